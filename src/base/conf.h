@@ -1,0 +1,43 @@
+/*
+ * conf.h - the configuration file: `key = value` lines, # comments
+ *
+ * One file for all roles, read by each at start (the keeper before it accepts anything). Unknown
+ * keys and bad values are errors that name the line. Documented in docs/configuration.md.
+ */
+#ifndef QS_BASE_CONF_H
+#define QS_BASE_CONF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define CONF_DEFAULT_PATH "/etc/quicksand/quicksand.conf"
+
+struct conf {
+    char data_dir[256];         /* /var/lib/quicksand */
+    char run_dir[200];          /* /run/quicksand: sockets (short: sun_path holds 108 bytes) */
+    char lib_dir[256];          /* /usr/lib/quicksand: role programs, monitor, init */
+    char listen[128];           /* 127.0.0.1:7070 - control's API listener, "" = none */
+    char tls_cert[256];         /* PEM files; "" = self-signed, made at first run */
+    char tls_key[256];
+    char user_control[64];      /* quicksand, or a numeric uid */
+    char user_node[64];
+    char user_egress[64];
+    char user_image[64];
+    uint32_t pool_size;         /* slots kept ready; default 8 */
+    uint32_t max_sandboxes;     /* admission limit of this node */
+    uint64_t trees_bytes;       /* size of the sparse btrfs image */
+    uint32_t id_base_range;     /* first 65536-id range is id_base_range * 65536; default 16384 */
+    char cgroup_name[64];       /* directory under each hierarchy; default "quicksand" */
+    char log_level[16];         /* error warn info debug */
+};
+
+void conf_defaults(struct conf *c);
+/* Reads `path` over the defaults. A missing file is an error unless `optional`. */
+int conf_load(struct conf *c, const char *path, bool optional, struct err *e);
+/* One line's worth; exported for the fuzz target. */
+int conf_parse(struct conf *c, const char *text, size_t len, struct err *e);
+
+#endif

@@ -1,0 +1,65 @@
+/*
+ * limits.h - every cap in one place
+ *
+ * LIMIT_ROW(name, value, unit, what) rows are served at /v1/limits and printed in docs/limits.md.
+ * Sizes that a peer can influence are compared with one of these before anything is allocated.
+ */
+#ifndef QS_BASE_LIMITS_H
+#define QS_BASE_LIMITS_H
+
+/* Requests */
+#define LIMIT_HTTP_HEAD        (64 * 1024)         /* request line and headers, HTTP/1.1 and HTTP/2 */
+#define LIMIT_HTTP_HEADERS     100                 /* header fields a request */
+#define LIMIT_JSON_BODY        (1024 * 1024)       /* a JSON request body */
+#define LIMIT_JSON_DEPTH       32
+#define LIMIT_GRPC_MESSAGE     (100 * 1024 * 1024) /* Modal SDKs: 100 MiB either way */
+#define LIMIT_CONNECTIONS      8192                /* open client connections */
+#define LIMIT_STREAMS          1024                /* concurrent HTTP/2 streams a connection */
+
+/* Objects */
+#define LIMIT_NAME             64                  /* names of sandboxes, apps, images */
+#define LIMIT_ID               64                  /* any id on the wire, NUL included */
+#define LIMIT_TAGS             64                  /* tags a sandbox */
+#define LIMIT_TAG_KEY          128
+#define LIMIT_TAG_VALUE        1024
+#define LIMIT_LIST             1000                /* items a page */
+
+/* Commands */
+#define LIMIT_ARGV_BYTES       (128 * 1024)        /* all arguments with their NULs */
+#define LIMIT_ARGC             4096
+#define LIMIT_ENV_BYTES        (256 * 1024)        /* all variables with their NULs */
+#define LIMIT_ENVC             2048
+#define LIMIT_PATH             4096                /* PATH_MAX of Linux */
+#define LIMIT_EXECS_LIVE       1024                /* running at once a sandbox */
+#define LIMIT_EXECS_KEPT       4096                /* finished ones remembered a sandbox */
+#define LIMIT_OUTPUT_BYTES     (1024LL * 1024 * 1024)  /* unread output of an exec, default */
+#define LIMIT_LOG_BYTES        (64LL * 1024 * 1024)    /* kept output of the entry point, default */
+#define LIMIT_STDIN_CHUNK      (32 * 1024)         /* one stdin message */
+#define LIMIT_READ_CHUNK       (56 * 1024)         /* one output message */
+
+/* Time, in seconds */
+#define LIMIT_LIFETIME_DEFAULT 3600
+#define LIMIT_IDLE_DEFAULT     600
+#define LIMIT_LIFETIME_MAX     (366LL * 24 * 3600)
+#define LIMIT_GRACE_DEFAULT    5
+#define LIMIT_GRACE_MAX        300
+#define LIMIT_RETAIN_DEFAULT   (24 * 3600)
+#define LIMIT_WAIT_MAX         3600                /* a long poll */
+
+/* Resources */
+#define LIMIT_CPU_MILLI_MIN    10
+#define LIMIT_CPU_MILLI_MAX    (1024 * 1000)
+#define LIMIT_MEMORY_MB_MIN    16
+#define LIMIT_MEMORY_MB_MAX    (4 * 1024 * 1024)
+#define LIMIT_PIDS_MIN         4
+#define LIMIT_PIDS_MAX         (1024 * 1024)
+#define LIMIT_PIDS_DEFAULT     4096
+#define LIMIT_LAYERS           64                  /* base layers a sandbox mounts */
+#define LIMIT_SANDBOXES        20000               /* a node */
+
+/* Internal channels */
+#define LIMIT_CHANNEL_INLINE   (64 * 1024)         /* a SEQPACKET message; larger ones go by memfd */
+#define LIMIT_CHANNEL_MESSAGE  (1024 * 1024)       /* a message by memfd */
+#define LIMIT_CHANNEL_FDS      16
+
+#endif

@@ -1,0 +1,111 @@
+/*
+ * keeper_proto.h - node -> keeper (SEQPACKET, keeper.sock) and keeper -> monitor (inherited pair)
+ *
+ * Fixed messages: the keeper checks every field again, whoever asks. The keeper answers each request
+ * with KEEPER_REPLY and the same tag.
+ */
+#ifndef QS_IPC_KEEPER_PROTO_H
+#define QS_IPC_KEEPER_PROTO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/ids.h"
+#include "base/limits.h"
+
+enum keeper_type {
+    KEEPER_CREATE = 1,  /* node -> keeper: struct keeper_create; reply carries the monitor connection */
+    KEEPER_DESTROY,     /* node -> keeper: struct keeper_destroy: end it if it lives, remove every trace */
+    KEEPER_LIST,        /* node -> keeper, empty: reply payload is count + ids that have any trace */
+    KEEPER_LIMITS,      /* node -> keeper: struct keeper_limits: change limits of a running sandbox */
+    KEEPER_LAYER_DELETE,/* node -> keeper: struct keeper_layer */
+    KEEPER_STATS,       /* node -> keeper, empty: struct keeper_stats */
+    KEEPER_REPLY,       /* keeper -> node: struct keeper_reply, then the payload of LIST or STATS */
+    KEEPER_CONFIGURE = 100, /* keeper -> monitor: struct keeper_configure; descriptors below */
+    KEEPER_CONFIGURED,  /* monitor -> keeper: i32 errno */
+};
+
+struct keeper_create {
+    char sandbox[ID_SIZE];              /* sb- + 22 */
+    char hostname[LIMIT_ID];
+    uint32_t nlayers;                   /* 1 .. LIMIT_LAYERS, without the scaffold */
+    char layers[LIMIT_LAYERS][72];      /* layer ids, top first: 64 lower-case hex digits */
+    char delta[ID_SIZE];                /* "" or im-...: the writable tree starts as a clone of it */
+    uint32_t cpu_milli;                 /* quota; 0 = none */
+    uint32_t cpu_weight;                /* 1 .. 10000 as cgroup v2 */
+    uint64_t memory_bytes;              /* limit; 0 = none */
+    uint32_t pids;                      /* 0 = LIMIT_PIDS_DEFAULT */
+    uint64_t disk_bytes;                /* 0 = none */
+    int64_t deadline_ms;                /* wall clock; 0 = none */
+    uint64_t idle_ms;                   /* 0 = none */
+    uint32_t grace_ms;                  /* between SIGTERM and SIGKILL at the end */
+    uint64_t log_bytes;                 /* kept output of the entry point */
+};
+
+struct keeper_destroy {
+    char sandbox[ID_SIZE];
+};
+
+struct keeper_limits {
+    char sandbox[ID_SIZE];
+    uint32_t cpu_milli, cpu_weight;
+    uint64_t memory_bytes;
+    uint32_t pids;
+};
+
+struct keeper_layer {
+    char layer[72];
+};
+
+struct keeper_stats {
+    uint32_t pool_ready;
+    uint32_t sandboxes;
+    uint64_t memory_total, memory_available;
+    uint64_t trees_total, trees_free;
+};
+
+struct keeper_reply {
+    uint16_t code;              /* enum err_code, 0 = done */
+    int32_t sys_errno;
+    char message[200];
+};
+
+/*
+ * CONFIGURE turns a slot's monitor into the monitor of a sandbox. Descriptors, in order: run directory
+ * of the sandbox (O_PATH|O_DIRECTORY is not enough: a real directory descriptor), one end of a connection whose
+ * other end the node gets, upper tree mount, layer mounts (nlayers, top first, scaffold first),
+ * seccomp program (memfd).
+ */
+struct keeper_configure {
+    char sandbox[ID_SIZE];
+    char hostname[LIMIT_ID];
+    uint32_t node_uid;          /* who may connect to monitor.sock besides root */
+    uint32_t nlayers;           /* with the scaffold */
+    uint64_t memory_bytes;
+    uint64_t shm_bytes;
+    int64_t deadline_ms;
+    uint64_t idle_ms;
+    uint32_t grace_ms;
+    uint64_t log_bytes;
+};
+
+/* Encoders return the length, 0 if it does not fit. Decoders return 0 or -EBADMSG and check only form;
+ * values are checked by the keeper (keeper/validate.c). */
+size_t keeper_create_encode(const struct keeper_create *m, void *out, size_t size);
+size_t keeper_destroy_encode(const struct keeper_destroy *m, void *out, size_t size);
+size_t keeper_limits_encode(const struct keeper_limits *m, void *out, size_t size);
+size_t keeper_layer_encode(const struct keeper_layer *m, void *out, size_t size);
+size_t keeper_stats_encode(const struct keeper_stats *m, void *out, size_t size);
+size_t keeper_reply_encode(const struct keeper_reply *m, void *out, size_t size);
+size_t keeper_configure_encode(const struct keeper_configure *m, void *out, size_t size);
+int keeper_create_decode(struct keeper_create *ret, const void *p, size_t n);
+int keeper_destroy_decode(struct keeper_destroy *ret, const void *p, size_t n);
+int keeper_limits_decode(struct keeper_limits *ret, const void *p, size_t n);
+int keeper_layer_decode(struct keeper_layer *ret, const void *p, size_t n);
+int keeper_stats_decode(struct keeper_stats *ret, const void *p, size_t n);
+/* Leaves *ret_used at the first byte after the reply, for the payload of LIST and STATS. */
+int keeper_reply_decode(struct keeper_reply *ret, const void *p, size_t n, size_t *ret_used);
+int keeper_configure_decode(struct keeper_configure *ret, const void *p, size_t n);
+
+#endif
