@@ -60,6 +60,6 @@
 /* Internal channels */
 #define LIMIT_CHANNEL_INLINE   (64 * 1024)         /* a SEQPACKET message; larger ones go by memfd */
 #define LIMIT_CHANNEL_MESSAGE  (1024 * 1024)       /* a message by memfd */
-#define LIMIT_CHANNEL_FDS      16
+#define LIMIT_CHANNEL_FDS      (LIMIT_LAYERS + 8)  /* a packet; setting up hands over every layer */
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * exec_spec.h - what to run: travels node -> monitor -> init as one opaque block
  *
- * The monitor forwards the block without looking inside; init decodes it.
+ * The monitor forwards the block, taking only the summary for its lists; init decodes it.
  */
 #ifndef QS_IPC_EXEC_SPEC_H
 #define QS_IPC_EXEC_SPEC_H
@@ -34,5 +34,8 @@ int exec_spec_encode(const struct exec_spec *s, void *out, size_t size, size_t *
  * are taken from `arrays` (narrays pointers). 0, -EBADMSG, or -E2BIG for counts over the limits.
  */
 int exec_spec_decode(struct exec_spec *ret, void *block, size_t len, const char **arrays, size_t narrays);
+
+/* The arguments joined by spaces and cut to `size`, for lists; "" if the block is malformed. */
+void exec_spec_summary(const void *block, size_t len, char *out, size_t size);
 
 #endif
