@@ -84,8 +84,18 @@ struct call {
     json_t *body;                   /* checked object ({} if there was none); NULL with OP_RAW_BODY */
     const struct http_request *rq;  /* a copy that lives as long as the call */
     void *user;                     /* the handler's state */
-    void (*on_gone)(struct call *c);    /* the client vanished or finished; set by handlers that wait or stream */
+
+    /* Hooks a handler sets before it returns; the framework owns the stream's callbacks and forwards. All may stay NULL.
+     * After an answer (call_reply, call_fail, call_done) no hook is called. */
+    void (*on_gone)(struct call *c);    /* the client vanished; stream is NULL. The handler still ends the call, now or later
+                                         * (call_done(c, CALL_CLIENT_GONE), or any answer: it goes nowhere) */
+    void (*on_body)(struct call *c, const void *p, size_t n);   /* OP_RAW_BODY; give credit with http_stream_consume.
+                                                                 * NULL: the bytes are dropped */
+    void (*on_body_end)(struct call *c);                        /* OP_RAW_BODY: the whole body has come */
+    void (*on_writable)(struct call *c);                        /* room to stream again (http.h) */
 };
+
+#define CALL_CLIENT_GONE 499        /* status in the audit line of a call whose client left */
 
 /* Path parameter "{id}" and friends; never NULL for a name in the row's path. */
 const char *call_param(const struct call *c, const char *name);
@@ -96,13 +106,25 @@ bool call_query_bool(const struct call *c, const char *name, bool fallback);
 int64_t call_query_int(const struct call *c, const char *name, int64_t fallback);
 double call_query_number(const struct call *c, const char *name, double fallback);
 const char *call_header(const struct call *c, const char *name);
+double call_number(const struct call *c, const char *name, double fallback);    /* body fields, checked already; */
+int64_t call_int(const struct call *c, const char *name, int64_t fallback);     /* absent or null: fallback */
+bool call_bool(const struct call *c, const char *name, bool fallback);
+const char *call_string(const struct call *c, const char *name, const char *fallback);
 
-/* Answers; each ends the call (audit line, then everything is freed). `body` is consumed. */
+/* Idempotency-Key and the hash of method, path and body to go with it into core/idempotency.h; *ret_key is NULL when the
+ * header is absent. -1 when the header is malformed. */
+int call_idem_key(struct call *c, const char **ret_key, uint8_t ret_hash[32], struct err *e);
+/* One more header of the answer ("idempotency-replayed", "true"); both texts must be constants. At most one. */
+void call_add_header(struct call *c, const char *name, const char *value);
+
+/* Answers; exactly one ends the call, also after the client has gone (audit line; the call is freed once its stream has
+ * closed, maybe at once: do not touch it afterwards). `body` is consumed. */
 void call_reply(struct call *c, int status, json_t *body);
 void call_reply_empty(struct call *c, int status);
 void call_fail(struct call *c, const struct err *e);
-/* For handlers that stream: after the response head was sent by http_respond/sse_start/ws_accept they own the stream
- * (http_stream_set with their own ops) and call call_done when over; status is for the audit line. */
+/* For handlers that stream: after http_respond/sse_start they write, use the hooks, end the stream (http_stream_end, or
+ * http_stream_cancel when the answer broke off) and then call call_done. After ws_accept the callbacks are the handler's
+ * own, and call_done comes from its ws on_close. status is for the audit line. */
 void call_done(struct call *c, int status);
 /* Response headers that every answer carries (x-request-id); writes into out, returns the count (room for 4). */
 size_t call_headers(const struct call *c, struct http_header *out);
