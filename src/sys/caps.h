@@ -1,0 +1,20 @@
+/*
+ * caps.h - lowering the capabilities of the calling process for good
+ */
+#ifndef QS_SYS_CAPS_H
+#define QS_SYS_CAPS_H
+
+#include <stdint.h>
+
+#define CAP_BIT(cap) (1ULL << (cap))
+
+/*
+ * Keeps at most the capabilities in `keep`: bounding and ambient sets are emptied of the others, and
+ * permitted and effective lowered; inheritable is empty. Needs CAP_SETPCAP. 0 or -errno.
+ */
+int caps_limit(uint64_t keep);
+
+/* Becomes uid:gid with no other group and no capability, and can gain none by executing. 0 or -errno. */
+int caps_become_user(uint32_t uid, uint32_t gid);
+
+#endif
