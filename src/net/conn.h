@@ -1,0 +1,64 @@
+/*
+ * conn.h - one stream connection: non-blocking socket, output queue, TLS if the peer begins with it
+ *
+ * Used by http (both sides). Output is queued and sent once at the end of the turn of the loop, or, for what an input
+ * caused, as soon as that input was handled: one system call for all of it.
+ *
+ * Callbacks come from the loop, never from inside a call of this header. net_conn_free may be called in any of them.
+ */
+#ifndef QS_NET_CONN_H
+#define QS_NET_CONN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "loop/loop.h"
+#include "net/addr.h"
+
+/* on_fill should stop when this much is queued. */
+#define NET_CONN_FILL (256 * 1024)
+
+struct net_conn;
+struct net_tls;
+
+struct net_conn_ops {
+    void (*on_read)(struct net_conn *c, const uint8_t *p, size_t n, void *ctx);
+    /* About to send: the place to produce output late (may be NULL). */
+    void (*on_fill)(struct net_conn *c, void *ctx);
+    /* The queue got shorter (may be NULL). */
+    void (*on_sent)(struct net_conn *c, void *ctx);
+    /* The peer closed (0), or the connection failed (an errno). The owner frees the connection, or, after 0, may still
+     * send what is queued and then finish. */
+    void (*on_end)(struct net_conn *c, int sys_errno, void *ctx);
+};
+
+/* Takes an accepted descriptor. `tls`, if not NULL, serves a peer whose first byte begins a TLS record. */
+struct net_conn *net_conn_new(struct loop *l, int fd, struct net_tls *tls,
+                              const struct net_conn_ops *ops, void *ctx);
+/* A connection under way: writes are queued until it stands; failure comes as on_end. */
+struct net_conn *net_conn_connect(struct loop *l, const struct net_addr *a,
+                                  const struct net_conn_ops *ops, void *ctx);
+void net_conn_set(struct net_conn *c, const struct net_conn_ops *ops, void *ctx);
+bool net_conn_is_tls(const struct net_conn *c);
+
+void net_conn_write(struct net_conn *c, const void *p, size_t n);
+/* Room to write n bytes in place; then net_conn_wrote. */
+uint8_t *net_conn_reserve(struct net_conn *c, size_t n);
+void net_conn_wrote(struct net_conn *c, size_t n);
+size_t net_conn_queued(const struct net_conn *c);
+/* Have on_fill called and the queue sent soon. */
+void net_conn_kick(struct net_conn *c);
+
+/* While paused nothing is read; that the peer went away is still noticed (on_end). */
+void net_conn_pause(struct net_conn *c, bool paused);
+/* Send what is queued, close our direction, throw away what still comes for a moment (so that the peer gets to read our
+ * last words), then on_end. */
+void net_conn_finish(struct net_conn *c);
+/* Closes at once. Accepts NULL. */
+void net_conn_free(struct net_conn *c);
+
+/* No delay, keepalive, and an end to peers that vanished; inherited by accepted sockets. No-op on unix sockets. */
+void net_socket_tune(int fd);
+
+#endif

@@ -1,0 +1,64 @@
+/*
+ * queue.c - byte queues
+ */
+#include "net/queue.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+/* An empty queue keeps this much, so that ten thousand idle connections cost little. */
+#define QUEUE_KEEP (32 * 1024)
+
+uint8_t *queue_reserve(struct queue *q, size_t n)
+{
+    if (q->size - q->end >= n && q->mem != NULL)
+        return q->mem + q->end;
+    size_t len = queue_len(q);
+    /* Moving to the front is worth it when it frees at least as much as it moves. */
+    if (q->mem != NULL && q->start >= len && q->size - len >= n) {
+        memmove(q->mem, q->mem + q->start, len);
+    } else {
+        size_t size = q->size > 0 ? q->size : 256;
+        while (size - len < n)
+            size *= 2;
+        uint8_t *mem = mem_alloc(size);
+        if (len > 0)
+            memcpy(mem, q->mem + q->start, len);
+        free(q->mem);
+        q->mem = mem;
+        q->size = size;
+    }
+    q->start = 0;
+    q->end = len;
+    return q->mem + len;
+}
+
+void queue_grew(struct queue *q, size_t n)
+{
+    q->end += n;
+}
+
+void queue_add(struct queue *q, const void *p, size_t n)
+{
+    if (n == 0)
+        return;
+    memcpy(queue_reserve(q, n), p, n);
+    q->end += n;
+}
+
+void queue_drop(struct queue *q, size_t n)
+{
+    q->start += n;
+    if (q->start < q->end)
+        return;
+    q->start = q->end = 0;
+    if (q->size > QUEUE_KEEP)
+        queue_done(q);
+}
+
+void queue_done(struct queue *q)
+{
+    free(q->mem);
+    *q = (struct queue){0};
+}

@@ -1,0 +1,96 @@
+/*
+ * tls.c - the server's TLS settings
+ */
+#include "net/tls.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+struct net_tls {
+    SSL_CTX *ctx;
+};
+
+static int fail(struct err *e, const char *what, const char *name)
+{
+    char text[160] = "unknown reason";
+    unsigned long code = ERR_peek_last_error();
+
+    if (code != 0)
+        ERR_error_string_n(code, text, sizeof text);
+    ERR_clear_error();
+    return err_set(e, ERR_INVALID, "%s %s: %s", what, name, text);
+}
+
+/* The server's order: HTTP/2, then HTTP/1.1; a client that offers neither gets no ALPN and may try. */
+static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *outlen, const unsigned char *in,
+                   unsigned inlen, void *arg)
+{
+    static const unsigned char ours[] = "\x02h2\x08http/1.1";
+    unsigned char *chosen;
+
+    if (SSL_select_next_proto(&chosen, outlen, ours, sizeof ours - 1, in, inlen) !=
+        OPENSSL_NPN_NEGOTIATED)
+        return SSL_TLSEXT_ERR_NOACK;
+    *out = chosen;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+struct net_tls *net_tls_server(const char *cert_file, const char *key_file, struct err *e)
+{
+    SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+
+    if (ctx == NULL) {
+        (void)fail(e, "set up", "TLS");
+        return NULL;
+    }
+    (void)SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
+    (void)SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                       SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_CIPHER_SERVER_PREFERENCE);
+    (void)SSL_CTX_set_mode(ctx, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+    /* The AEAD suites with forward secrecy: HTTP/2 forbids the others. */
+    (void)SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20");
+    SSL_CTX_set_read_ahead(ctx, 1);
+    SSL_CTX_set_alpn_select_cb(ctx, on_alpn, NULL);
+    if (SSL_CTX_use_certificate_chain_file(ctx, cert_file) != 1) {
+        (void)fail(e, "certificate", cert_file);
+    } else if (SSL_CTX_use_PrivateKey_file(ctx, key_file, SSL_FILETYPE_PEM) != 1) {
+        (void)fail(e, "private key", key_file);
+    } else if (SSL_CTX_check_private_key(ctx) != 1) {
+        (void)fail(e, "private key does not belong to", cert_file);
+    } else {
+        struct net_tls *t = mem_zalloc(sizeof *t);
+        t->ctx = ctx;
+        return t;
+    }
+    SSL_CTX_free(ctx);
+    return NULL;
+}
+
+void net_tls_free(struct net_tls *t)
+{
+    if (t == NULL)
+        return;
+    SSL_CTX_free(t->ctx);
+    free(t);
+}
+
+struct ssl_st *net_tls_accept(struct net_tls *t, int fd)
+{
+    SSL *ssl = SSL_new(t->ctx);
+    BIO *in = BIO_new_socket(fd, BIO_NOCLOSE);
+    BIO *out = BIO_new(BIO_s_mem());
+
+    ERR_clear_error();
+    if (ssl == NULL || in == NULL || out == NULL) {
+        SSL_free(ssl);
+        (void)BIO_free(in);
+        (void)BIO_free(out);
+        return NULL;
+    }
+    SSL_set_bio(ssl, in, out);
+    SSL_set_accept_state(ssl);
+    return ssl;
+}

@@ -1,0 +1,24 @@
+/*
+ * tls.h - certificates and the server's TLS settings (OpenSSL)
+ */
+#ifndef QS_NET_TLS_H
+#define QS_NET_TLS_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+struct net_tls;
+struct ssl_st;
+
+/* TLS 1.2 and newer, ALPN h2 and http/1.1. PEM files; the certificate file may hold a chain. */
+struct net_tls *net_tls_server(const char *cert_file, const char *key_file, struct err *e);
+/* Connections made with it live on. Accepts NULL. */
+void net_tls_free(struct net_tls *t);
+struct ssl_st *net_tls_accept(struct net_tls *t, int fd);   /* for conn.c; NULL if memory is gone */
+
+/* Makes a certificate for localhost and this host's name, signed by itself, unless both files are there. The key is
+ * readable by its owner only. *ret_made (may be NULL) tells whether it was made. */
+int net_tls_self_signed(const char *cert_file, const char *key_file, bool *ret_made, struct err *e);
+
+#endif
