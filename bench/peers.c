@@ -67,6 +67,19 @@ double peer_time_output(const char *const *argv, const char *expect)
     return run(argv, expect);
 }
 
+int peer_run(const char *const *argv)
+{
+    posix_spawn_file_actions_t fa;
+    pid_t pid;
+
+    (void)posix_spawn_file_actions_init(&fa);
+    (void)posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
+    (void)posix_spawn_file_actions_addopen(&fa, 1, "/dev/null", O_WRONLY, 0);
+    int r = posix_spawnp(&pid, argv[0], &fa, NULL, (char *const *)argv, environ);
+    (void)posix_spawn_file_actions_destroy(&fa);
+    return r == 0 ? wait_zero(pid) : -1;
+}
+
 double peer_vfork_exec(const char *path)
 {
     char *const argv[] = {(char *)path, NULL};

@@ -170,8 +170,9 @@ static void bench_exec(struct client *c)
     struct row row = row_new("exec");
     struct samples ours = {0}, crun = {0}, floor = {0};
     char id[ID_SIZE], bundle[ID_SIZE];
+    auto_free char *config = mem_printf("%s/idle.json", setup.bundle);
     const char *const start[] = {"crun", "--cgroup-manager=disabled", "run", "--detach", "-b", setup.bundle,
-                                 "--config", "idle.json", bundle, NULL};
+                                 "--config", config, bundle, NULL};
     const char *const exec[] = {"crun", "--cgroup-manager=disabled", "exec", bundle, "/bin/echo", "-n", "x", NULL};
     const char *const stop[] = {"crun", "--cgroup-manager=disabled", "delete", "-f", bundle, NULL};
 
@@ -181,7 +182,7 @@ static void bench_exec(struct client *c)
         row_end(&row);
         return;
     }
-    bool have_crun = peer_time(start) >= 0;
+    bool have_crun = peer_run(start) == 0;
     if (!have_crun)
         fprintf(stderr, "exec: crun could not start its container\n");
     for (int i = 0; i < setup.rounds * 5; i++) {
@@ -200,7 +201,7 @@ static void bench_exec(struct client *c)
         if (t >= 0)
             samples_add(&floor, t);
     }
-    (void)peer_time(stop);
+    (void)peer_run(stop);
     (void)sandbox_delete(c, id);
     row_samples(&row, &ours);
     printf("exec         p50 %8.3f ms   p99 %8.3f ms (echo in a live sandbox, REST, authenticated)\n",
@@ -221,10 +222,11 @@ static void bench_life(struct client *c)
 {
     struct row row = row_new("tti-warm");
     struct samples whole = {0}, first = {0}, crun = {0}, bwrap = {0};
-    char *root = mem_printf("%s/rootfs", setup.bundle);
+    auto_free char *root = mem_printf("%s/rootfs", setup.bundle);
+    auto_free char *config = mem_printf("%s/echo.json", setup.bundle);
     char name[ID_SIZE];
     const char *const crun_run[] = {"crun", "--cgroup-manager=disabled", "run", "-b", setup.bundle, "--config",
-                                    "echo.json", name, NULL};
+                                    config, name, NULL};
     const char *const bwrap_run[] = {"bwrap", "--ro-bind", root, "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs",
                                      "/tmp", "--unshare-all", "--die-with-parent", "/bin/echo", "-n", "x", NULL};
 
@@ -260,7 +262,6 @@ static void bench_life(struct client *c)
     samples_done(&first);
     samples_done(&crun);
     samples_done(&bwrap);
-    free(root);
 }
 
 /* --- tti-burst: many creates at one instant -------------------------------------------------------------------------------- */
