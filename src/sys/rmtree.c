@@ -31,9 +31,14 @@ static int remove_entry(int top, int parent, const char *name, int depth, uint64
     if (errno != ENOTEMPTY && errno != EEXIST)
         return -errno;
     if (depth >= RECURSE_MAX) {
+        /* The name may be taken: whoever made the tree has read this too. */
         char up[40];
-        snprintf(up, sizeof up, ".rmtree-%llu", (unsigned long long)++*counter);
-        return renameat(parent, name, top, up) < 0 ? -errno : 0;
+        int r;
+        do {
+            snprintf(up, sizeof up, ".rmtree-%llu", (unsigned long long)++*counter);
+            r = renameat2(parent, name, top, up, RENAME_NOREPLACE) < 0 ? -errno : 0;
+        } while (r == -EEXIST);
+        return r;
     }
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)

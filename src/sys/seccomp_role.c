@@ -82,7 +82,7 @@ static const int tree_calls[] = {
     CALL(symlink), CALL(symlinkat), CALL(mknod), CALL(mknodat), CALL(setxattr), CALL(lsetxattr),
     CALL(fsetxattr), CALL(getxattr), CALL(lgetxattr), CALL(fgetxattr), CALL(listxattr),
     CALL(llistxattr), CALL(flistxattr), CALL(removexattr), CALL(lremovexattr), CALL(fremovexattr),
-    CALL(fchdir), CALL(chdir), CALL(utimes), CALL(futimesat), CALL(utime),
+    CALL(fchdir), CALL(chdir), CALL(utimes), CALL(futimesat), CALL(utime), CALL(syncfs),
 };
 
 static const struct {
