@@ -18,6 +18,16 @@ void log_init(const char *role, enum log_level level)
     log_max = level;
 }
 
+enum log_level log_level_from_name(const char *name)
+{
+    static const char *const names[] = {"error", "warn", "info", "debug"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return (enum log_level)i;
+    return LOG_L_INFO;
+}
+
 void log_write(enum log_level level, const char *event, const char *fmt, ...)
 {
     static const char *const names[] = {"error", "warn", "info", "debug"};

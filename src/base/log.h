@@ -12,6 +12,8 @@
 enum log_level { LOG_L_ERROR, LOG_L_WARN, LOG_L_INFO, LOG_L_DEBUG };
 
 void log_init(const char *role, enum log_level level);
+/* "error", "warn", "info" or "debug"; anything else is info. */
+enum log_level log_level_from_name(const char *name);
 void log_write(enum log_level level, const char *event, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Printable, without spaces or quotes, cut to the size of out. Returns out. */

@@ -208,16 +208,6 @@ static int serve(struct role *role)
     return 0;
 }
 
-static enum log_level level_of(const char *name)
-{
-    static const char *const names[] = {"error", "warn", "info", "debug"};
-
-    for (size_t i = 0; i < array_len(names); i++)
-        if (strcmp(name, names[i]) == 0)
-            return (enum log_level)i;
-    return LOG_L_INFO;
-}
-
 int main(int argc, char **argv)
 {
     struct role role = {.layers = -1, .signals = -1, .alive = {-1, -1}};
@@ -234,7 +224,7 @@ int main(int argc, char **argv)
     if (conf_load(&conf, argv[2], false, &e) < 0 || open_layers(&role, argv[4], &e) < 0 ||
         open_signals(&role, &e) < 0 || lower_privileges(&e) < 0)
         goto failed;
-    log_init("image", level_of(conf.log_level));
+    log_init("image", log_level_from_name(conf.log_level));
     if (fd_set_cloexec(LISTENER, true) < 0 || fd_set_nonblock(LISTENER, true) < 0 ||
         pipe2(role.alive, O_CLOEXEC) < 0) {
         (void)err_sys(&e, errno, "descriptor 3 is not a listener");
