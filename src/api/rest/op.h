@@ -122,6 +122,8 @@ void call_add_header(struct call *c, const char *name, const char *value);
 void call_reply(struct call *c, int status, json_t *body);
 void call_reply_empty(struct call *c, int status);
 void call_fail(struct call *c, const struct err *e);
+/* What call_fail would send as a body, {"error": {...}}, for an answer whose head has gone out; the caller owns it. */
+json_t *call_error_json(const struct call *c, const struct err *e);
 /* For handlers that stream: after http_respond/sse_start they write, use the hooks, end the stream (http_stream_end, or
  * http_stream_cancel when the answer broke off) and then call call_done. After ws_accept the callbacks are the handler's
  * own, and call_done comes from its ws on_close. status is for the audit line. */
