@@ -1,0 +1,64 @@
+/*
+ * core.c - making and ending core
+ *
+ * The control process has one. Order at the end: core_stop (every caller gets its answer), the listeners, core_free.
+ */
+#include "base/mem.h"
+#include "core/internal.h"
+#include "core/life.h"
+
+struct core *core_new(struct loop *l, struct store *store, const char *node_address, const char *data_dir)
+{
+    struct core *c = mem_zalloc(sizeof *c);
+
+    c->loop = l;
+    c->store = store;
+    c->data_dir = mem_strdup(data_dir);
+    c->node = http_client_new(l, node_address);
+    map_init(&c->boxes);
+    map_init(&c->tokens);
+    audit_open(c);
+    return c;
+}
+
+int core_start(struct core *c, struct err *e)
+{
+    return sandboxes_open(c, e);
+}
+
+void core_stop(struct core *c)
+{
+    c->is_stopping = true;
+    node_calls_fail_all(c);
+    sandboxes_close(c);
+}
+
+void core_free(struct core *c)
+{
+    if (c == NULL)
+        return;
+    if (!c->is_stopping)
+        core_stop(c);
+    audit_close(c);
+    http_client_free(c->node);
+    node_calls_free_all(c);
+    tokens_close(c);
+    map_done(&c->boxes);
+    free(c->data_dir);
+    free(c);
+}
+
+struct loop *core_loop(struct core *c)
+{
+    return c->loop;
+}
+
+struct store *core_store(struct core *c)
+{
+    return c->store;
+}
+
+struct http_client *core_node(struct core *c)
+{
+    return c->node;
+}

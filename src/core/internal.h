@@ -1,0 +1,57 @@
+/*
+ * internal.h - what the files of core share
+ */
+#ifndef QS_CORE_INTERNAL_H
+#define QS_CORE_INTERNAL_H
+
+#include "base/map.h"
+#include "core/core.h"
+#include "node.pb-c.h"
+#include "store/store.h"
+
+struct box;
+struct node_call;
+
+struct core {
+    struct loop *loop;
+    struct store *store;                /* borrowed */
+    struct http_client *node;
+    char *data_dir;
+    bool is_stopping;
+
+    struct node_call *calls;            /* under way, for core_stop */
+
+    struct map boxes;                   /* id -> struct box: every row that has not ended */
+    size_t live;                        /* boxes in a live state */
+    struct loop_timer *poll_timer;
+    bool is_polling;                    /* a List is under way */
+    bool is_reconciled;                 /* one List was compared with the rows since the start */
+    bool node_is_down;                  /* the last List failed: said once in the log */
+    struct loop_timer *sweep_timer;
+    int64_t next_expire_ms;             /* of old audit lines and idempotency keys */
+
+    struct map tokens;                  /* id -> struct token_row: those used since the start; owned */
+    size_t imports;                     /* image imports under way: no layer is removed meanwhile */
+    bool is_removing_layer;
+
+    struct audit_row *audit;            /* waiting for the next flush; owned */
+    size_t naudit;
+    uint64_t audit_lost;
+    struct loop_timer *audit_timer;
+};
+
+/* node_call.c: answers whatever is under way with "stopping"; frees what is left once the connection is gone. */
+void node_calls_fail_all(struct core *c);
+void node_calls_free_all(struct core *c);
+/* sandbox_recover.c: starts recovery and the timers, and ends them. */
+int sandboxes_open(struct core *c, struct err *e);
+void sandboxes_close(struct core *c);
+/* image.c: removes layers that no image names, one at a time. */
+void images_sweep(struct core *c);
+/* token.c */
+void tokens_close(struct core *c);
+/* audit.c */
+void audit_open(struct core *c);
+void audit_close(struct core *c);
+
+#endif

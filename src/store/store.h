@@ -1,0 +1,211 @@
+/*
+ * store.h - everything that is known about sandboxes, apps, images, tokens and calls, behind one interface
+ *
+ * Called by core only; all SQL stands in this folder. One writer: the control process.
+ *
+ * Durability: the SQLite back end runs in WAL mode with synchronous=NORMAL. A commit is in the file (the page cache) when
+ * it returns, so killing the process loses nothing and never corrupts. A power cut may lose the last commits, as far back
+ * as the last checkpoint; the sandboxes they were about do not survive a power cut either, and the start after it compares
+ * rows with the nodes. What must survive all the same (tokens made or revoked) uses a durable transaction.
+ *
+ * Functions return 0, or -1 with the error; those that look for one object fail with ERR_NOT_FOUND.
+ */
+#ifndef QS_STORE_STORE_H
+#define QS_STORE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/ids.h"
+#include "base/limits.h"
+
+struct store;
+
+/* Opens or makes the database and brings its tables up to date. A database of a newer version is refused. */
+int store_open(const char *path, struct store **ret, struct err *e);
+void store_close(struct store *s);          /* accepts NULL */
+
+/* Transactions do not nest. Without one each call below is its own. */
+enum store_durability { STORE_FAST, STORE_DURABLE };
+int store_begin(struct store *s, enum store_durability d, struct err *e);
+int store_commit(struct store *s, struct err *e);
+void store_rollback(struct store *s);       /* harmless without a transaction */
+
+/* --- sandboxes ----------------------------------------------------------------------------------------------------- */
+
+/* Deleting rows are never shown: the sandbox is being removed. */
+enum store_state { STORE_CREATING = 1, STORE_RUNNING, STORE_STOPPING, STORE_ENDED, STORE_DELETING };
+
+#define STORE_LIVE_STATES (1u << STORE_CREATING | 1u << STORE_RUNNING | 1u << STORE_STOPPING)
+
+struct sandbox_row {
+    char id[ID_SIZE];
+    char app[LIMIT_NAME + 1];
+    char name[LIMIT_NAME + 1];              /* "" = none */
+    char image[ID_SIZE];
+    uint8_t state;                          /* enum store_state */
+    int64_t created_us, started_ms, ended_ms;
+    int64_t expires_ms;                     /* 0 = no deadline */
+    uint64_t idle_ms;                       /* 0 = none */
+    uint32_t grace_ms;
+    uint64_t retain_ms;
+    char *spec;                             /* JSON of what does not change; owned */
+    char *tags;                             /* JSON object; owned */
+    int64_t tags_revision;
+    char idem_token[ID_SIZE];               /* whose idempotency key made it, "" = none */
+    /* the exit, once ended */
+    char reason[24];
+    int32_t code;                           /* -1 = none */
+    int32_t signal;                         /* 0 = none */
+    char actor[LIMIT_ID];
+    char message[160];
+    uint64_t cpu_us, memory_peak, oom_kills;
+};
+
+void sandbox_row_done(struct sandbox_row *r);   /* frees what it owns; safe on a zeroed object */
+
+#define auto_sandbox_row __attribute__((cleanup(sandbox_row_done))) struct sandbox_row
+
+/* ERR_EXISTS when another live sandbox of the app has the name. */
+int store_sandbox_insert(struct store *s, const struct sandbox_row *r, struct err *e);
+int store_sandbox_get(struct store *s, const char *id, struct sandbox_row *ret, struct err *e);
+/* The live one, or with `any` the latest that is not being removed. */
+int store_sandbox_by_name(struct store *s, const char *app, const char *name, bool any, struct sandbox_row *ret,
+                          struct err *e);
+int store_sandbox_set_state(struct store *s, const char *id, enum store_state state, int64_t started_ms,
+                            struct err *e);
+/* State ended, with the exit fields of *r and ended_ms. */
+int store_sandbox_end(struct store *s, const struct sandbox_row *r, struct err *e);
+int store_sandbox_set_times(struct store *s, const char *id, int64_t expires_ms, uint64_t idle_ms, struct err *e);
+int store_sandbox_set_name(struct store *s, const char *id, const char *name, struct err *e);
+/* Writes `tags` and the next revision; fails with ERR_PRECONDITION when `expected` >= 0 is not the current one. */
+int store_sandbox_set_tags(struct store *s, const char *id, const char *tags, int64_t expected, int64_t *ret_revision,
+                           struct err *e);
+int store_sandbox_remove(struct store *s, const char *id, struct err *e);
+
+struct store_tag {
+    const char *key;
+    const char *value;
+};
+
+struct sandbox_filter {
+    const char *app, *name, *image;         /* NULL = any */
+    unsigned states;                        /* bits 1 << enum store_state */
+    const struct store_tag *tags;           /* all must match */
+    size_t ntags;
+    int64_t created_after_us, created_before_us;    /* exclusive; 0 = unbounded */
+    int64_t cursor_us;                      /* continue after this row; 0 = from the newest */
+    const char *cursor_id;
+    size_t limit;
+};
+
+/* Newest first, ties broken by id. The row is borrowed during the callback. */
+typedef void (*store_sandbox_fn)(void *ctx, const struct sandbox_row *r);
+int store_sandbox_list(struct store *s, const struct sandbox_filter *f, store_sandbox_fn fn, void *ctx, struct err *e);
+/* Everything that has not ended, for recovery: live and being removed. */
+int store_sandbox_unfinished(struct store *s, store_sandbox_fn fn, void *ctx, struct err *e);
+/* Ended ones whose record need not be kept any longer, at most `limit`. */
+int store_sandbox_expired(struct store *s, int64_t now_ms, size_t limit, store_sandbox_fn fn, void *ctx,
+                          struct err *e);
+
+/* --- apps ---------------------------------------------------------------------------------------------------------- */
+
+struct app_row {
+    char id[ID_SIZE];
+    char name[LIMIT_NAME + 1];
+    int64_t created_us;
+    int64_t live;                           /* sandboxes */
+};
+
+int store_app_ensure(struct store *s, const char *name, int64_t now_us, struct err *e);
+typedef void (*store_app_fn)(void *ctx, const struct app_row *r);
+int store_app_list(struct store *s, int64_t cursor_us, const char *cursor_id, size_t limit, store_app_fn fn, void *ctx,
+                   struct err *e);
+
+/* --- images -------------------------------------------------------------------------------------------------------- */
+
+struct image_row {
+    char id[ID_SIZE];
+    int64_t created_us;
+    int64_t size_bytes, files;
+    char *layers;                           /* JSON array of digests, top first; owned */
+    char *env;                              /* JSON object; owned */
+    char *workdir;                          /* owned, NULL = none */
+    char *user;                             /* owned, NULL = none */
+    char *names;                            /* JSON array, filled in on reading; owned */
+};
+
+void image_row_done(struct image_row *r);
+
+#define auto_image_row __attribute__((cleanup(image_row_done))) struct image_row
+
+int store_image_insert(struct store *s, const struct image_row *r, struct err *e);
+int store_image_get(struct store *s, const char *id_or_name, struct image_row *ret, struct err *e);
+int store_image_name(struct store *s, const char *name, const char *id, struct err *e);     /* points it there */
+typedef void (*store_image_fn)(void *ctx, const struct image_row *r);
+int store_image_list(struct store *s, int64_t cursor_us, const char *cursor_id, size_t limit, store_image_fn fn,
+                     void *ctx, struct err *e);
+int store_image_is_used(struct store *s, const char *id, bool *ret, struct err *e);  /* by a live sandbox */
+/* Removes row and names; layers that no image names any more become garbage. */
+int store_image_remove(struct store *s, const char *id, struct err *e);
+/* One layer to remove from the nodes; *ret is "" if there is none. */
+int store_garbage_next(struct store *s, char *ret, size_t size, struct err *e);
+int store_garbage_remove(struct store *s, const char *layer, struct err *e);
+
+/* --- tokens -------------------------------------------------------------------------------------------------------- */
+
+#define STORE_HASH_SIZE 32
+
+struct token_row {
+    char id[ID_SIZE];
+    char name[LIMIT_NAME + 1];
+    char scopes[512];
+    uint8_t hash[STORE_HASH_SIZE];          /* SHA-256 of the secret */
+    int64_t created_ms, expires_ms;         /* 0 = never */
+};
+
+int store_token_insert(struct store *s, const struct token_row *r, struct err *e);
+int store_token_get(struct store *s, const char *id, struct token_row *ret, struct err *e);
+int store_token_remove(struct store *s, const char *id, struct err *e);
+typedef void (*store_token_fn)(void *ctx, const struct token_row *r);
+int store_token_list(struct store *s, int64_t cursor_ms, const char *cursor_id, size_t limit, store_token_fn fn,
+                     void *ctx, struct err *e);
+
+/* --- idempotency keys ---------------------------------------------------------------------------------------------- */
+
+struct idem_row {
+    uint8_t hash[STORE_HASH_SIZE];
+    char object[LIMIT_ID];
+    int64_t created_ms;
+};
+
+int store_idem_get(struct store *s, const char *token, const char *key, struct idem_row *ret, struct err *e);
+int store_idem_insert(struct store *s, const char *token, const char *key, const struct idem_row *r, struct err *e);
+int store_idem_remove(struct store *s, const char *token, const char *key, struct err *e);
+int store_idem_remove_object(struct store *s, const char *object, struct err *e);
+int store_idem_expire(struct store *s, int64_t before_ms, struct err *e);
+
+/* --- audit --------------------------------------------------------------------------------------------------------- */
+
+struct audit_row {
+    int64_t seq;                            /* given on insertion */
+    int64_t at_ms;
+    char token[ID_SIZE];                    /* "" = none */
+    char method[16];
+    char path[256];                         /* without the query, cut */
+    char op[48];                            /* "" = no such operation */
+    char target[LIMIT_ID];
+    int32_t status;
+    char request_id[LIMIT_ID + 1];
+    int32_t ms;
+};
+
+int store_audit_insert(struct store *s, const struct audit_row *r, struct err *e);
+typedef void (*store_audit_fn)(void *ctx, const struct audit_row *r);
+/* Newest first; before_seq 0 = from the newest. */
+int store_audit_list(struct store *s, int64_t before_seq, size_t limit, store_audit_fn fn, void *ctx, struct err *e);
+int store_audit_expire(struct store *s, int64_t before_ms, struct err *e);
+
+#endif
