@@ -20,7 +20,7 @@ format:         ## clang-format over all C files
 fuzz:           ## each fuzz target for SECONDS_EACH seconds (60)
 	@tools/fuzz
 bench:          ## benchmarks, written to bench/results.json
-	@tools/bench
+	@bench/run
 build:          ## release build in build/
 	@tools/install-deps build
 	@tools/build

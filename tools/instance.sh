@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 # instance.sh - where the instance that `make run` starts keeps its things; sourced by tools/run and tools/stop
 #
 # Everything is below one directory, so that `make run` on a machine is easy to find and to remove.
