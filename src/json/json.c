@@ -58,9 +58,14 @@ json_t *js_parse(const void *p, size_t n, size_t max_bytes, struct err *e)
     return j;
 }
 
+json_t *js_parse_reals(const void *p, size_t n)
+{
+    return is_too_deep(p, n) ? NULL : json_loadb(p, n, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, NULL);
+}
+
 char *js_text(const json_t *j, bool sorted)
 {
-    char *text = json_dumps(j, JSON_COMPACT | JSON_ENCODE_ANY | (sorted ? JSON_SORT_KEYS : 0));
+    char *text = json_dumps(j, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(16) | (sorted ? JSON_SORT_KEYS : 0));
 
     return text != NULL ? text : mem_strdup("null");
 }

@@ -21,6 +21,10 @@ void js_init(void);
 /* An object or array; NULL with ERR_MALFORMED (place and cause) or ERR_TOO_LARGE. The caller owns the result. */
 json_t *js_parse(const void *p, size_t n, size_t max_bytes, struct err *e);
 
+/* The same text with every number as a real, after js_parse refused a number that no integer holds: to find the field it is
+ * in. NULL if the text has other faults. */
+json_t *js_parse_reals(const void *p, size_t n);
+
 /* Compact text, keys sorted when `sorted` (for hashing); the caller frees. */
 char *js_text(const json_t *j, bool sorted);
 

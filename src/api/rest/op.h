@@ -126,7 +126,7 @@ void call_fail(struct call *c, const struct err *e);
 json_t *call_error_json(const struct call *c, const struct err *e);
 /* For handlers that stream: after http_respond/sse_start they write, use the hooks, end the stream (http_stream_end, or
  * http_stream_cancel when the answer broke off) and then call call_done. After ws_accept the callbacks are the handler's
- * own, and call_done comes from its ws on_close. status is for the audit line. */
+ * own, and call_done(c, 101) comes from its ws on_close: 101 says so. status is for the audit line. */
 void call_done(struct call *c, int status);
 /* Response headers that every answer carries (x-request-id); writes into out, returns the count (room for 4). */
 size_t call_headers(const struct call *c, struct http_header *out);
