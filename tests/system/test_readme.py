@@ -1,0 +1,45 @@
+"""The README's examples, run as they are printed: each ```sh block that follows the comment <!-- run -->."""
+
+import os
+import re
+import subprocess
+
+import pytest
+
+import qsdaemon
+
+TEXT = (qsdaemon.ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^<!-- run -->\n```sh\n(.*?)^```", TEXT, re.M | re.S)
+
+
+def run(block, daemon, tmp_path):
+    env = {
+        "PATH": f"{daemon.lib_dir}:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": str(tmp_path),
+        "QUICKSAND_URL": daemon.url,
+        "QUICKSAND_TOKEN": daemon.token,
+        "ASAN_OPTIONS": "detect_leaks=0",
+    }
+    return subprocess.run(["bash", "-euo", "pipefail", "-c", block], env=env, cwd=tmp_path, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+
+
+def test_there_are_examples():
+    assert len(BLOCKS) == 2
+    assert len(re.findall(r"^```sh", TEXT, re.M)) == len(BLOCKS), "an example that no test runs"
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_an_example_works_as_printed(daemon, tmp_path, number):
+    r = run(BLOCKS[number], daemon, tmp_path)
+    assert r.returncode == 0, r.stdout
+    expected = [["42", "hello", '"code"'], ["Linux", "from inside"]][number]
+    for word in expected:
+        assert word in r.stdout, r.stdout
+
+
+def test_every_link_leads_somewhere():
+    for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"):
+        for target in re.findall(r"\]\(([^)#]+)\)", (qsdaemon.ROOT / name).read_text()):
+            if "://" not in target:
+                assert os.path.exists(qsdaemon.ROOT / target), f"{name}: {target}"
