@@ -27,6 +27,12 @@ enum init_type {
  * SETUP descriptors, in order: upper tree (detached id-mapped mount holding upper/ and work/), then
  * nlayers base layers, top first (the scaffold is the first of them), then the seccomp program (memfd
  * with raw struct sock_filter[]; length 0 = none).
+ *
+ * The program binds init as well. It should let clone3 through: init starts commands with CLONE_INTO_CGROUP,
+ * and user namespaces below the sandbox's are refused by its own max_user_namespaces, which init has set to 0.
+ * With clone3 answered by ENOSYS all works, but each command moves itself to its cgroup, which is slow.
+ *
+ * Should preparing the slot fail, READY with the failure is sent before any SETUP, and init exits.
  */
 struct init_setup {
     char sandbox[LIMIT_ID];

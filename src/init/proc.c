@@ -1,0 +1,66 @@
+/*
+ * proc.c - the procfs of a slot: mounted, masked, and with nested user namespaces turned off
+ *
+ * Most of what is masked is refused already, because it belongs to the host's root; the masks are there
+ * for the kernel that forgets.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "init/init.h"
+#include "init/kernel.h"
+#include "sys/fd.h"
+
+static const char *const masked_files[] = {
+    "proc/interrupts", "proc/kallsyms", "proc/kcore", "proc/key-users", "proc/keys", "proc/kmsg",
+    "proc/latency_stats", "proc/partitions", "proc/sched_debug", "proc/softirqs", "proc/sysrq-trigger",
+    "proc/timer_list", "proc/timer_stats",
+};
+static const char *const masked_dirs[] = {"proc/acpi", "proc/asound", "proc/scsi"};
+static const char *const read_only[] = {"proc/bus", "proc/fs", "proc/irq", "proc/sys"};
+
+/* Binds `from` read-only on `to`. A kernel without `to` needs no mask. */
+static int cover(const char *from, const char *to, struct fault *f)
+{
+    if (access(to, F_OK) < 0 && errno == ENOENT)
+        return 0;
+    auto_close int tree = k_open_tree(AT_FDCWD, from, OPEN_TREE_CLONE);
+    if (tree < 0 ||
+        k_mount_setattr(tree, "", AT_EMPTY_PATH,
+                        MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+                            MOUNT_ATTR_NOEXEC) < 0 ||
+        k_move_mount(tree, "", AT_FDCWD, to) < 0)
+        return fault_set(f, to);
+    return 0;
+}
+
+int proc_build(struct init *in, struct fault *f)
+{
+    if (k_mount("proc", "proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        return fault_set(f, "proc");
+
+    /* The kernel itself refuses user namespaces below this one. So the filter can let clone3 through,
+     * whose flags it cannot see, and which starts commands in their cgroup at once. */
+    int r = fd_write_at(AT_FDCWD, "proc/sys/user/max_user_namespaces", "0");
+    if (r < 0) {
+        errno = -r;
+        return fault_set(f, "max_user_namespaces");
+    }
+
+    auto_close int empty = open("nothing", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    if (empty < 0)
+        return fault_set(f, "staging");
+    for (size_t i = 0; i < sizeof masked_files / sizeof masked_files[0]; i++)
+        if (cover("nothing", masked_files[i], f) < 0)
+            return -1;
+    for (size_t i = 0; i < sizeof masked_dirs / sizeof masked_dirs[0]; i++)
+        if (cover("empty", masked_dirs[i], f) < 0)
+            return -1;
+    for (size_t i = 0; i < sizeof read_only / sizeof read_only[0]; i++)
+        if (cover(read_only[i], read_only[i], f) < 0)
+            return -1;
+    return 0;
+}
