@@ -8,6 +8,8 @@ import tarfile
 
 import pytest
 
+import qsdaemon
+
 from test_reports_exec import error
 from test_reports_stdio import output
 
@@ -121,7 +123,7 @@ def test_archives_that_are_none_are_refused(api, daemon, probe, data, word):
 
 def test_the_environment_of_an_image_is_inherited(api, probe):
     query = [("env", "FROM_IMAGE=1"), ("env", "BOTH=image"), ("workdir", "/srv/w"), ("user", "1234:1235")]
-    r = api.post("/v1/images", params=query, content=open(api.base_tar, "rb"), timeout=120)
+    r = api.post("/v1/images", params=query, content=open(qsdaemon.base_tar(), "rb"), timeout=120)
     assert r.status_code == 201, r.text
     image = r.json()
     try:

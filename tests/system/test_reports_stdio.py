@@ -243,7 +243,7 @@ def test_ur021_a_terminal_only_when_asked(api):
 @pytest.mark.long
 def test_ur022_a_command_may_be_silent_for_minutes(api):
     with api.sandbox() as sb:
-        assert output(api.run(sb, ["sh", "-c", "sleep 130; echo done"], http_timeout=300)) == b"done\n"
+        assert output(api.run(sb, ["sh", "-c", "sleep 130; echo done"], timeout=300)) == b"done\n"
 
 
 def test_ur022_a_silent_run_sends_heartbeats(api):
