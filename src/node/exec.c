@@ -218,7 +218,6 @@ static void on_page(void *arg, const struct exec_record *r, size_t n, uint32_t n
     struct op *op = arg;
     struct list *l = op->state;
     const Quicksand__Node__ExecListRequest *rq = (Quicksand__Node__ExecListRequest *)op->rq;
-    uint32_t last = l->n > 0 ? l->r[l->n - 1].seq : 0;
 
     if (e != NULL) {
         op_fail(op, e);
@@ -232,7 +231,7 @@ static void on_page(void *arg, const struct exec_record *r, size_t n, uint32_t n
         memcpy(l->r + l->n, r, n * sizeof *r);
     l->n += n;
     /* A page that does not lead on would never end. */
-    if (next == 0 || next <= last)
+    if (next == 0 || n == 0 || next <= r[n - 1].seq)
         answer_list(op);
     else
         query_list(op->node, &op->q[0], rq->sandbox_id, next, on_page, op);
