@@ -50,7 +50,7 @@ class Image:
         self.log = open(self.home / "log", "wb")
         self.process = subprocess.Popen(
             [build / "src/image/quicksand-image", "--config", config, "--layers", self.layers],
-            preexec_fn=lambda: os.dup2(listener.fileno(), 3), close_fds=False, stdin=subprocess.DEVNULL,
+            preexec_fn=lambda: os.set_inheritable(3, True) if listener.fileno() == 3 else os.dup2(listener.fileno(), 3), close_fds=False, stdin=subprocess.DEVNULL,
             stdout=self.log, stderr=self.log, env={"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1"})
         listener.close()
 
