@@ -1,0 +1,59 @@
+/*
+ * filter.c - the keeper's own syscall filter
+ *
+ * Installed once the spawner runs: the keeper then makes no process and executes nothing. What is not
+ * listed fails with EPERM, so a forgotten call shows as an error in the log and not as a dead keeper.
+ */
+#include "keeper/filter.h"
+
+#include <errno.h>
+#include <linux/btrfs.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+
+#include "base/mem.h"
+#include "sys/seccomp_filter.h"
+
+static const char *const allowed[] = {
+    /* the event loop and its clock */
+    "epoll_wait", "epoll_pwait", "epoll_ctl", "poll", "ppoll", "clock_gettime", "gettimeofday",
+    "restart_syscall", "rt_sigreturn", "rt_sigprocmask", "rt_sigaction",
+    /* messages: accept, read and write them, hand over descriptors, see who is there */
+    "accept4", "recvmsg", "sendmsg", "sendto", "socketpair", "getsockopt", "memfd_create",
+    "ftruncate", "fcntl",
+    /* files below our directories and the control groups */
+    "read", "write", "writev", "pread64", "pwrite64", "openat", "close", "close_range", "lseek",
+    "fstat", "newfstatat", "statx", "fstatfs", "statfs", "getdents64", "mkdirat", "unlinkat",
+    "renameat", "renameat2", "fchown", "fchownat", "fchmod", "fchmodat", "faccessat", "faccessat2",
+    "fsync", "dup", "dup2", "umask",
+    /* mounts of sandboxes, and ours at a clean stop */
+    "open_tree", "mount_setattr", "umount2",
+    /* monitors and roles: tell whether they live, end them */
+    "pidfd_open", "pidfd_send_signal", "kill", "getpid", "gettid", "tgkill",
+    /* memory and randomness of libc */
+    "brk", "mmap", "munmap", "mremap", "mprotect", "madvise", "getrandom", "futex",
+    "exit", "exit_group",
+};
+
+/* ioctl is a door to every driver: subvolumes alone. */
+static const unsigned long ioctls[] = {
+    BTRFS_IOC_SUBVOL_CREATE, BTRFS_IOC_SNAP_CREATE_V2, BTRFS_IOC_SNAP_DESTROY,
+    BTRFS_IOC_QUOTA_CTL,     BTRFS_IOC_QGROUP_LIMIT,
+};
+
+int filter_keeper_load(struct err *e)
+{
+    struct seccomp_filter *f = seccomp_filter_new(EPERM);
+    int r = f == NULL ? -ENOMEM : 0;
+
+    for (size_t i = 0; r == 0 && i < array_len(allowed); i++)
+        r = seccomp_filter_add(f, 0, allowed[i]);
+    for (size_t i = 0; r == 0 && i < array_len(ioctls); i++)
+        r = seccomp_filter_add_if(f, 0, "ioctl", 1, SECCOMP_EQ, ioctls[i], 0);
+    if (r == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        r = -errno;
+    if (r == 0)
+        r = seccomp_filter_load(f);
+    seccomp_filter_free(f);
+    return r < 0 ? err_sys(e, -r, "install the keeper's filter") : 0;
+}

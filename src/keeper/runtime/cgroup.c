@@ -1,0 +1,375 @@
+/*
+ * cgroup.c - the control groups of slots and sandboxes
+ */
+#include "keeper/runtime/cgroup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "sys/cgroup_mounts.h"
+#include "sys/detached_mount.h"
+#include "sys/fd.h"
+
+#define MONITORS "monitors"
+#define CPU_PERIOD_US 100000
+
+static const char *const controller_names[CG_CONTROLLERS] = {"cpu", "memory", "pids"};
+
+/* Makes and opens our directory below the hierarchy that is open as `root`. */
+static int base_open(int root, const char *name, int *ret_fd, struct err *e)
+{
+    if (mkdirat(root, name, 0755) < 0 && errno != EEXIST)
+        return err_sys(e, errno, "make control group %s", name);
+    *ret_fd = openat(root, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*ret_fd < 0)
+        return err_sys(e, errno, "open control group %s", name);
+    if (mkdirat(*ret_fd, MONITORS, 0755) < 0 && errno != EEXIST)
+        return err_sys(e, errno, "make control group %s/" MONITORS, name);
+    return 0;
+}
+
+/* A host without a v2 mount still has the hierarchy: we use an instance that nobody sees. */
+static int v2_root(const struct cgroup_mounts *m, struct err *e)
+{
+    int fd = m->v2[0] != '\0' ? open(m->v2, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                              : mount_new("cgroup2", NULL, 0, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+
+    if (fd < 0)
+        err_sys(e, m->v2[0] != '\0' ? errno : -fd, "open the cgroup v2 hierarchy %s", m->v2);
+    return fd;
+}
+
+static bool v2_has(int root, const char *controller)
+{
+    char text[512], word[32], list[520];
+
+    if (fd_read_at(root, "cgroup.controllers", text, sizeof text) < 0)
+        return false;
+    snprintf(list, sizeof list, " %s ", text);
+    snprintf(word, sizeof word, " %s ", controller);
+    return strstr(list, word) != NULL;
+}
+
+/* Hands a controller down to the groups of the slots: from the root, and from our directory. */
+static int v2_enable(int root, int base, const char *controller, struct err *e)
+{
+    char text[32];
+
+    snprintf(text, sizeof text, "+%s", controller);
+    int r = fd_write_at(root, "cgroup.subtree_control", text);
+    if (r == 0)
+        r = fd_write_at(base, "cgroup.subtree_control", text);
+    return r < 0 ? err_sys(e, -r, "enable the %s controller of cgroup v2", controller) : 0;
+}
+
+static int controller_init(struct cg *g, int c, const char *v1_mount, struct err *e)
+{
+    if (*v1_mount != '\0') {
+        g->parents[1 + c] = open(v1_mount, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (g->parents[1 + c] < 0)
+            return err_sys(e, errno, "open %s", v1_mount);
+        return base_open(g->parents[1 + c], g->name, &g->v1[c], e);
+    }
+    if (v2_has(g->parents[0], controller_names[c]))
+        return v2_enable(g->parents[0], g->v2, controller_names[c], e);
+    g->absent[c] = true;
+    return 0;
+}
+
+int cg_init(struct cg *g, const char *name, struct err *e)
+{
+    struct cgroup_mounts m;
+
+    *g = (struct cg){.v2 = -1, .monitors = -1, .v1 = {-1, -1, -1}, .parents = {-1, -1, -1, -1}};
+    if (*name == '\0' || *name == '.' || strchr(name, '/') != NULL)
+        return err_param(e, ERR_INVALID, "cgroup_name", "cgroup_name '%s' is not a plain name", name);
+    snprintf(g->name, sizeof g->name, "%s", name);
+    int r = cgroup_mounts_find(&m);
+    if (r < 0)
+        return err_sys(e, -r, "read /proc/self/mountinfo");
+    g->parents[0] = v2_root(&m, e);
+    if (g->parents[0] < 0 || base_open(g->parents[0], name, &g->v2, e) < 0)
+        return -1;
+    g->monitors = openat(g->v2, MONITORS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (g->monitors < 0)
+        return err_sys(e, errno, "open control group %s/" MONITORS, name);
+    if (faccessat(g->monitors, "cgroup.kill", W_OK, 0) < 0)
+        return err_sys(e, errno, "cgroup.kill, which Linux has since 5.14");
+    const char *v1[CG_CONTROLLERS] = {m.cpu, m.memory, m.pids};
+    for (int c = 0; c < CG_CONTROLLERS; c++)
+        if (controller_init(g, c, v1[c], e) < 0)
+            return -1;
+    return 0;
+}
+
+const char *cg_mode(const struct cg *g)
+{
+    int v1 = 0;
+
+    for (int c = 0; c < CG_CONTROLLERS; c++)
+        v1 += g->v1[c] >= 0;
+    return v1 == 0 ? "v2" : "hybrid";
+}
+
+/* The directory that holds the files of a controller. */
+static int home(const struct cg *g, enum cg_controller c)
+{
+    return g->v1[c] >= 0 ? g->v1[c] : g->v2;
+}
+
+/*
+ * The monitor may make groups below this one and move processes among them; limits stay root's. Init
+ * must be able to put a new command into one of those groups, for which the kernel wants write access
+ * to cgroup.procs of the target (the monitor's) and of the common ancestor: this one.
+ */
+static int v2_hand_over(const struct cg *g, const char *slot, uint32_t monitor_uid,
+                        uint32_t sandbox_gid, struct err *e)
+{
+    static const char *const files[] = {"cgroup.procs", "cgroup.threads", "cgroup.subtree_control"};
+    auto_close int dir = openat(g->v2, slot, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (dir < 0 || fchown(dir, monitor_uid, (gid_t)-1) < 0)
+        return err_sys(e, errno, "hand over control group %s/%s", g->name, slot);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        if (fchownat(dir, files[i], monitor_uid, sandbox_gid, 0) < 0)
+            return err_sys(e, errno, "hand over %s of %s/%s", files[i], g->name, slot);
+    if (fchmodat(dir, "cgroup.procs", 0664, 0) < 0)
+        return err_sys(e, errno, "hand over cgroup.procs of %s/%s", g->name, slot);
+    return 0;
+}
+
+int cg_make(const struct cg *g, uint32_t slot, uint32_t monitor_uid, uint32_t sandbox_gid,
+            struct err *e)
+{
+    char name[16];
+
+    snprintf(name, sizeof name, "%" PRIu32, slot);
+    if (mkdirat(g->v2, name, 0755) < 0)
+        return err_sys(e, errno, "make control group %s/%s", g->name, name);
+    for (int c = 0; c < CG_CONTROLLERS; c++)
+        if (g->v1[c] >= 0 && mkdirat(g->v1[c], name, 0755) < 0 && errno != EEXIST)
+            return err_sys(e, errno, "make %s control group %s/%s", controller_names[c], g->name, name);
+    return v2_hand_over(g, name, monitor_uid, sandbox_gid, e);
+}
+
+static int attach(const struct cg *g, const char *group, pid_t pid, struct err *e)
+{
+    char name[96], text[16];
+
+    snprintf(name, sizeof name, "%s/cgroup.procs", group);
+    snprintf(text, sizeof text, "%d", (int)pid);
+    for (int c = 0; c < CG_CONTROLLERS; c++) {
+        if (g->v1[c] < 0)
+            continue;
+        int r = fd_write_at(g->v1[c], name, text);
+        if (r < 0)
+            return err_sys(e, -r, "join %s control group %s/%s", controller_names[c], g->name, group);
+    }
+    return 0;
+}
+
+int cg_attach(const struct cg *g, uint32_t slot, pid_t pid, struct err *e)
+{
+    char name[16];
+
+    snprintf(name, sizeof name, "%" PRIu32, slot);
+    return attach(g, name, pid, e);
+}
+
+int cg_enter_monitors(const struct cg *g, struct err *e)
+{
+    return attach(g, MONITORS, getpid(), e);
+}
+
+static int open_at(int base, uint32_t slot, const char *file, int flags)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "%" PRIu32 "/%s", slot, file);
+    int fd = openat(base, name, flags | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+int cg_open(const struct cg *g, uint32_t slot)
+{
+    return open_at(g->v2, slot, ".", O_RDONLY | O_DIRECTORY);
+}
+
+int cg_open_kill(const struct cg *g, uint32_t slot)
+{
+    return open_at(g->v2, slot, "cgroup.kill", O_WRONLY);
+}
+
+int cg_open_controller(const struct cg *g, uint32_t slot, enum cg_controller c)
+{
+    return open_at(home(g, c), slot, ".", O_RDONLY | O_DIRECTORY);
+}
+
+/* Writes a limit; one that the host cannot enforce fails unless it is "none". */
+static int put(const struct cg *g, uint32_t slot, enum cg_controller c, const char *file, bool none,
+               const char *value, struct err *e)
+{
+    char name[96];
+
+    if (g->absent[c]) {
+        if (none)
+            return 0;
+        return err_param(e, ERR_UNSUPPORTED, controller_names[c],
+                         "this host has no %s controller, so the limit cannot be kept",
+                         controller_names[c]);
+    }
+    snprintf(name, sizeof name, "%" PRIu32 "/%s", slot, file);
+    int r = fd_write_at(home(g, c), name, value);
+    return r < 0 ? err_sys(e, -r, "write %s to %s of control group %s/%" PRIu32, value, file, g->name, slot)
+                 : 0;
+}
+
+static int limit_cpu(const struct cg *g, uint32_t slot, const struct cg_limits *l, struct err *e)
+{
+    char value[48];
+    uint64_t quota_us = (uint64_t)l->cpu_milli * (CPU_PERIOD_US / 1000);
+
+    if (g->v1[CG_CPU] < 0) {
+        snprintf(value, sizeof value, l->cpu_milli == 0 ? "max" : "%" PRIu64 " %d", quota_us, CPU_PERIOD_US);
+        if (put(g, slot, CG_CPU, "cpu.max", l->cpu_milli == 0, value, e) < 0)
+            return -1;
+        snprintf(value, sizeof value, "%" PRIu32, l->cpu_weight);
+        return put(g, slot, CG_CPU, "cpu.weight", true, value, e);
+    }
+    snprintf(value, sizeof value, l->cpu_milli == 0 ? "-1" : "%" PRIu64, quota_us);
+    if (put(g, slot, CG_CPU, "cpu.cfs_quota_us", l->cpu_milli == 0, value, e) < 0)
+        return -1;
+    /* 100 is the default there, 1024 here */
+    uint64_t shares = (uint64_t)l->cpu_weight * 1024 / 100;
+    snprintf(value, sizeof value, "%" PRIu64, shares < 2 ? 2 : shares);
+    return put(g, slot, CG_CPU, "cpu.shares", true, value, e);
+}
+
+static int limit_memory(const struct cg *g, uint32_t slot, const struct cg_limits *l, struct err *e)
+{
+    char value[32], name[64];
+    bool v1 = g->v1[CG_MEMORY] >= 0, none = l->memory_bytes == 0;
+
+    if (none)
+        snprintf(value, sizeof value, "%s", v1 ? "-1" : "max");
+    else
+        snprintf(value, sizeof value, "%" PRIu64, l->memory_bytes);
+    if (put(g, slot, CG_MEMORY, v1 ? "memory.limit_in_bytes" : "memory.max", none, value, e) < 0)
+        return -1;
+    /* Memory pushed out to swap would be beyond the limit. Kernels without swap lack the file. */
+    snprintf(name, sizeof name, "%" PRIu32 "/%s", slot, v1 ? "memory.swappiness" : "memory.swap.max");
+    int r = g->absent[CG_MEMORY] ? 0 : fd_write_at(home(g, CG_MEMORY), name, "0");
+    return r < 0 && r != -ENOENT ? err_sys(e, -r, "keep control group %s/%" PRIu32 " from swap", g->name, slot)
+                                 : 0;
+}
+
+int cg_limit(const struct cg *g, uint32_t slot, const struct cg_limits *l, struct err *e)
+{
+    char value[16];
+
+    if (limit_cpu(g, slot, l, e) < 0 || limit_memory(g, slot, l, e) < 0)
+        return -1;
+    snprintf(value, sizeof value, l->pids == 0 ? "max" : "%" PRIu32, l->pids);
+    return put(g, slot, CG_PIDS, "pids.max", l->pids == 0, value, e);
+}
+
+int cg_kill(const struct cg *g, uint32_t slot)
+{
+    char name[32];
+
+    snprintf(name, sizeof name, "%" PRIu32 "/cgroup.kill", slot);
+    int r = fd_write_at(g->v2, name, "1");
+    return r == -ENOENT || r == -ENODEV ? 0 : r;
+}
+
+static int remove_group(int parent, const char *name);
+
+static int remove_children(int parent, const char *name)
+{
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *de;
+    int r = 0;
+
+    if (dir == NULL)
+        return -errno;
+    while (r == 0 && (de = readdir(dir)) != NULL)
+        if (de->d_type == DT_DIR && de->d_name[0] != '.')
+            r = remove_group(fd, de->d_name);
+    (void)closedir(dir);
+    return r;
+}
+
+/* EBUSY may mean groups inside as well as processes: those the monitor made go first. */
+static int remove_group(int parent, const char *name)
+{
+    if (unlinkat(parent, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+        return 0;
+    if (errno != EBUSY)
+        return -errno;
+    int r = remove_children(parent, name);
+    if (r < 0)
+        return r;
+    return unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+int cg_remove(const struct cg *g, uint32_t slot)
+{
+    char name[16];
+
+    snprintf(name, sizeof name, "%" PRIu32, slot);
+    int r = remove_group(g->v2, name);
+    for (int c = 0; r == 0 && c < CG_CONTROLLERS; c++)
+        if (g->v1[c] >= 0)
+            r = remove_group(g->v1[c], name);
+    return r;
+}
+
+static int scan_one(int base, void (*found)(uint32_t slot))
+{
+    int fd = openat(base, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *de;
+
+    if (dir == NULL)
+        return -errno;
+    while ((de = readdir(dir)) != NULL) {
+        char *end;
+        unsigned long n = strtoul(de->d_name, &end, 10);
+        if (de->d_name[0] >= '0' && de->d_name[0] <= '9' && *end == '\0' && n <= UINT32_MAX)
+            found((uint32_t)n);
+    }
+    (void)closedir(dir);
+    return 0;
+}
+
+int cg_scan(const struct cg *g, void (*found)(uint32_t slot))
+{
+    int r = scan_one(g->v2, found);
+
+    for (int c = 0; r == 0 && c < CG_CONTROLLERS; c++)
+        if (g->v1[c] >= 0)
+            r = scan_one(g->v1[c], found);
+    return r;
+}
+
+void cg_remove_base(const struct cg *g)
+{
+    const int bases[] = {g->v2, g->v1[CG_CPU], g->v1[CG_MEMORY], g->v1[CG_PIDS]};
+
+    for (size_t i = 0; i < sizeof bases / sizeof bases[0]; i++) {
+        if (bases[i] < 0)
+            continue;
+        /* Groups that are in use refuse, and are found again by the next start. */
+        (void)unlinkat(bases[i], MONITORS, AT_REMOVEDIR);
+        (void)unlinkat(g->parents[i], g->name, AT_REMOVEDIR);
+    }
+}

@@ -1,0 +1,251 @@
+/*
+ * slot.c - building a slot: what can be made before anybody asks for a sandbox
+ */
+#include "keeper/runtime/slot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "ipc/channel.h"
+#include "keeper/keeper.h"
+#include "keeper/spawner.h"
+#include "sys/caps.h"
+#include "sys/detached_mount.h"
+#include "sys/fd.h"
+#include "sys/idmap.h"
+#include "sys/netlink.h"
+#include "sys/process.h"
+
+#define TTY_GID 5
+/* Under memory pressure of the host, programs of sandboxes go before anything of the host's own. */
+#define OOM_SCORE "500"
+
+/* Descriptors of the monitor, in the order in which it finds them from 3 on. */
+enum { FD_KEEPER, FD_INIT, FD_INIT_PIDFD, FD_CGROUP, FD_KILL, FD_MEMORY, FD_CPU, FD_PIDS, FD_DEVPTS, FD_EXE, FD_COUNT };
+
+static uint8_t space[LIMIT_CHANNEL_INLINE];
+
+/*
+ * Root of the sandbox has no power over the network namespace, which is the host's; so low ports and
+ * ping are opened to everybody in it.
+ */
+static int network(uint32_t base, struct err *e)
+{
+    char groups[32];
+
+    if (unshare(CLONE_NEWNET) < 0)
+        return err_sys(e, errno, "make a network namespace");
+    int r = netlink_loopback_up();
+    if (r < 0)
+        return err_sys(e, -r, "bring up the loopback interface");
+    snprintf(groups, sizeof groups, "%" PRIu32 " %" PRIu32, base, base + IDMAP_COUNT - 1);
+    r = fd_write_at(AT_FDCWD, "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
+    if (r == 0)
+        r = fd_write_at(AT_FDCWD, "/proc/sys/net/ipv4/ping_group_range", groups);
+    return r < 0 ? err_sys(e, -r, "set up the network namespace") : 0;
+}
+
+static int terminals(uint32_t base, int *ret_fd, struct err *e)
+{
+    char uid[16], gid[16];
+    const struct mount_option options[] = {
+        {"uid", uid}, {"gid", gid}, {"mode", "0620"}, {"ptmxmode", "0666"},
+    };
+
+    snprintf(uid, sizeof uid, "%" PRIu32, base);
+    snprintf(gid, sizeof gid, "%" PRIu32, base + TTY_GID);
+    *ret_fd = mount_new("devpts", options, 4, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+    return *ret_fd < 0 ? err_sys(e, -*ret_fd, "make a devpts") : 0;
+}
+
+/* The first process of the new namespaces: waits for its ids and descriptors, then executes init. */
+static void init_child(int sync, int channel) __attribute__((noreturn));
+
+static void init_child(int sync, int channel)
+{
+    char *const argv[] = {"quicksand-init", NULL};
+    char *const envp[] = {NULL};
+    struct chan_msg m;
+
+    if (chan_recv(sync, space, sizeof space, 0, &m) != 1 || m.nfds != 2)
+        _exit(1);
+    /* Capabilities of the new namespace are complete from the start; the ids make files ours. */
+    if (setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0)
+        _exit(1);
+    const int from[] = {channel, m.fds[0], m.fds[1], keeper.init_exe};
+    if (process_place_fds(from, 4) < 0 || fd_set_cloexec(6, true) < 0)
+        _exit(1);
+    (void)process_exec(6, argv, envp);
+    _exit(1);
+}
+
+struct parts {
+    uint32_t slot, base;
+    int keeper;                         /* borrowed */
+    int devpts, cgroup;
+    int init, init_end;                 /* channel between monitor and init */
+    int sync, sync_end;
+    int init_pidfd;
+    pid_t init_pid;
+    int userns;
+};
+
+static int channels(struct parts *p, struct err *e)
+{
+    int pair[2];
+    int r = chan_pair(pair);
+
+    if (r < 0)
+        return err_sys(e, -r, "make init's channel");
+    p->init = pair[0];
+    p->init_end = pair[1];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_sys(e, errno, "make a pair of sockets");
+    p->sync = pair[0];
+    p->sync_end = pair[1];
+    return 0;
+}
+
+static int start_init(struct parts *p, struct err *e)
+{
+    uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
+
+    if (access("/proc/self/ns/time", F_OK) == 0)
+        flags |= CLONE_NEWTIME;
+    p->init_pid = process_clone(flags, p->cgroup, &p->init_pidfd);
+    if (p->init_pid < 0)
+        return err_sys(e, -p->init_pid, "make the namespaces of a sandbox");
+    if (p->init_pid == 0) {
+        fd_close(&p->sync);
+        init_child(p->sync_end, p->init_end);
+    }
+    fd_close(&p->sync_end);
+    fd_close(&p->init_end);
+    return 0;
+}
+
+/* Everything that needs the new user namespace and our privileges; then init may go on. */
+static int equip_init(struct parts *p, struct err *e)
+{
+    char name[40];
+    int r = idmap_write(p->init_pid, p->base);
+
+    if (r < 0)
+        return err_sys(e, -r, "map the ids of slot %" PRIu32, p->slot);
+    snprintf(name, sizeof name, "/proc/%d/oom_score_adj", (int)p->init_pid);
+    r = fd_write_at(AT_FDCWD, name, OOM_SCORE);
+    if (r < 0)
+        return err_sys(e, -r, "set the OOM score of init");
+    if (cg_attach(&keeper.cg, p->slot, p->init_pid, e) < 0)
+        return -1;
+    p->userns = idmap_open_userns(p->init_pid);
+    if (p->userns < 0)
+        return err_sys(e, -p->userns, "open the user namespace of slot %" PRIu32, p->slot);
+    auto_close int dev = mount_clone(keeper.dev_fd, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, p->userns);
+    if (dev < 0)
+        return err_sys(e, -dev, "clone the device nodes");
+    const int fds[] = {p->devpts, dev};
+    r = chan_send(p->sync, 1, 0, NULL, 0, fds, 2);
+    return r < 0 ? err_sys(e, -r, "hand descriptors to init") : 0;
+}
+
+static int say_ready(const struct parts *p, struct err *e)
+{
+    struct slot_ready ready = {.pid = getpid()};
+    int r = process_start_time(ready.pid, &ready.start_time);
+
+    if (r == 0)
+        r = chan_send(p->keeper, SLOT_READY, 0, &ready, sizeof ready, &p->userns, 1);
+    return r < 0 ? err_sys(e, -r, "report slot %" PRIu32, p->slot) : 0;
+}
+
+/* Opens the monitor's view of the control groups and leaves all descriptors at their places. */
+static int place(const struct parts *p, struct err *e)
+{
+    const struct cg *g = &keeper.cg;
+    int from[FD_COUNT] = {
+        [FD_KEEPER] = p->keeper,
+        [FD_INIT] = p->init,
+        [FD_INIT_PIDFD] = p->init_pidfd,
+        [FD_CGROUP] = p->cgroup,
+        [FD_KILL] = cg_open_kill(g, p->slot),
+        [FD_MEMORY] = cg_open_controller(g, p->slot, CG_MEMORY),
+        /* cpu.stat is there on v2 even where the controller is on v1 */
+        [FD_CPU] = p->cgroup,
+        [FD_PIDS] = cg_open_controller(g, p->slot, CG_PIDS),
+        [FD_DEVPTS] = openat(p->devpts, ".", O_PATH | O_DIRECTORY | O_CLOEXEC),
+        [FD_EXE] = keeper.monitor_exe,
+    };
+
+    for (int i = 0; i < FD_COUNT; i++)
+        if (from[i] < 0)
+            return err_sys(e, i == FD_DEVPTS ? errno : -from[i], "open descriptor %d of the monitor", i);
+    int r = process_place_fds(from, FD_COUNT);
+    if (r == 0)
+        r = fd_set_cloexec(3 + FD_EXE, true);
+    return r < 0 ? err_sys(e, -r, "place the descriptors of the monitor") : 0;
+}
+
+static int build(struct parts *p, struct err *e)
+{
+    uint32_t monitor_uid = slot_monitor_uid(p->slot);
+
+    if (cg_make(&keeper.cg, p->slot, monitor_uid, p->base, e) < 0 || network(p->base, e) < 0)
+        return -1;
+    p->cgroup = cg_open(&keeper.cg, p->slot);
+    if (p->cgroup < 0)
+        return err_sys(e, -p->cgroup, "open control group %" PRIu32, p->slot);
+    if (terminals(p->base, &p->devpts, e) < 0 || channels(p, e) < 0 || start_init(p, e) < 0 ||
+        equip_init(p, e) < 0)
+        return -1;
+    return 0;
+}
+
+/* Standard descriptors lead nowhere, or a monitor would hold on to the log of a daemon long gone. */
+static void detach_stdio(void)
+{
+    int last = strcmp(keeper.conf.log_level, "debug") == 0 ? 1 : 2;
+
+    for (int fd = 0; fd <= last; fd++)
+        (void)dup2(keeper.null_fd, fd);
+}
+
+void slot_build(uint32_t slot, int channel)
+{
+    char *const argv[] = {"quicksand-monitor", NULL};
+    char *const envp[] = {NULL};
+    struct parts p = {.slot = slot, .base = slot_base(slot), .keeper = channel, .devpts = -1,
+                      .cgroup = -1, .init = -1, .init_end = -1, .sync = -1, .sync_end = -1,
+                      .init_pidfd = -1, .userns = -1};
+    struct err e = {0};
+    pid_t spawner = getppid();
+
+    /* Until the change of user, which ends this; by then the channel's end does the same. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || spawner == 1)
+        _exit(1);
+    (void)setsid();
+    detach_stdio();
+    if (build(&p, &e) < 0) {
+        (void)chan_send(channel, SLOT_FAILED, 0, e.message, strlen(e.message), NULL, 0);
+        _exit(1);
+    }
+    if (say_ready(&p, &e) < 0 || place(&p, &e) < 0)
+        _exit(1);
+    uint32_t uid = slot_monitor_uid(slot);
+    if (caps_become_user(uid, uid) < 0)
+        _exit(1);
+    (void)process_exec(3 + FD_EXE, argv, envp);
+    _exit(1);
+}
