@@ -1,0 +1,94 @@
+/*
+ * cmd.h - the commands: one file each, listed in main.c
+ *
+ * A command gets its own words (argv[0] is its name) and returns the exit code. Its help is printed when -h or --help is
+ * among its options; usage errors and failures are one line on stderr.
+ */
+#ifndef QS_CLI_CMD_H
+#define QS_CLI_CMD_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "cli/args.h"
+#include "cli/client.h"
+
+enum {
+    EXIT_FAILED = 1,
+    EXIT_USAGE = 2,
+    EXIT_OURS = 125,            /* of run, exec and sh: the failure is ours, not the command's */
+    EXIT_CANNOT_EXECUTE = 126,
+    EXIT_NOT_FOUND = 127,
+};
+
+int cmd_run(int argc, char **argv);
+int cmd_create(int argc, char **argv);
+int cmd_exec(int argc, char **argv);
+int cmd_sh(int argc, char **argv);
+int cmd_ps(int argc, char **argv);
+int cmd_cp(int argc, char **argv);
+int cmd_logs(int argc, char **argv);
+int cmd_kill(int argc, char **argv);
+int cmd_rm(int argc, char **argv);
+int cmd_inspect(int argc, char **argv);
+int cmd_image(int argc, char **argv);
+int cmd_token(int argc, char **argv);
+
+/* What every command's parsing comes to: */
+struct cmd {
+    const char *usage;          /* "ps [options]" */
+    const char *about;          /* one line */
+    const struct arg *args;     /* without -h, --help */
+    size_t nargs;
+    bool mixed;                 /* see args_parse */
+    int min_words, max_words;   /* -1 = any number */
+    int usage_code;             /* exit code of a usage error */
+};
+/* Parses; -1 = go on, else the exit code. */
+int cmd_parse(const struct cmd *d, int *argc, char **argv);
+
+/* "quicksand: message (hint)" on stderr; returns code. */
+int cmd_fail(const struct err *e, int code);
+
+/* --- options that several commands have (cmd_spec.c) ---------------------------------------------------------------- */
+
+/* Of a sandbox; strings as typed. */
+struct sandbox_args {
+    const char *image, *app, *name, *cpu, *memory, *pids, *disk, *timeout, *idle;
+    struct arg_list tags;
+};
+#define SANDBOX_ARGS(s)                                                                                               \
+    {'I', "image", ARG_TEXT, &(s).image, "IMAGE", "image id or name (default base)"},                                 \
+    {0, "name", ARG_TEXT, &(s).name, "NAME", "name, unique among the app's live sandboxes"},                          \
+    {0, "app", ARG_TEXT, &(s).app, "APP", "group of sandboxes (default default)"},                                    \
+    {0, "cpu", ARG_TEXT, &(s).cpu, "CORES", "limit of processor time, e.g. 1.5"},                                     \
+    {'m', "memory", ARG_TEXT, &(s).memory, "MB", "limit of memory"},                                                  \
+    {0, "pids", ARG_TEXT, &(s).pids, "N", "limit of processes and threads"},                                          \
+    {0, "disk", ARG_TEXT, &(s).disk, "MB", "limit of what may be written"},                                           \
+    {0, "timeout", ARG_TEXT, &(s).timeout, "SECONDS", "longest life of the sandbox; 'none' for no limit"},            \
+    {0, "idle-timeout", ARG_TEXT, &(s).idle, "SECONDS", "end after so long without activity; 'none' for never"},      \
+    {0, "tag", ARG_LIST, &(s).tags, "KEY=VALUE", "a tag; may be repeated"}
+
+/* Of a command. */
+struct command_args {
+    bool use_stdin, tty;
+    struct arg_list env;
+    const char *workdir, *user;
+};
+#define COMMAND_ARGS(c)                                                                                               \
+    {'i', "interactive", ARG_FLAG, &(c).use_stdin, NULL, "pass our stdin on"},                                        \
+    {'t', "tty", ARG_FLAG, &(c).tty, NULL, "give the command a terminal"},                                            \
+    {'e', "env", ARG_LIST, &(c).env, "NAME=VALUE", "set a variable; NAME alone takes ours; may be repeated"},         \
+    {'w', "workdir", ARG_TEXT, &(c).workdir, "DIR", "working directory"},                                             \
+    {'u', "user", ARG_TEXT, &(c).user, "USER", "name or id, with optional :group"}
+
+/* The body of a create or an exec, to be added to; NULL with an error. The caller owns it. */
+json_t *sandbox_body(const struct sandbox_args *s, struct err *e);
+json_t *command_body(const struct command_args *c, int argc, char **argv, struct err *e);
+int env_body(const struct arg_list *list, json_t *body, struct err *e);
+
+/* Starts the command in the sandbox, attaches, waits; the exit code for the shell (exec.c). */
+int exec_attached(struct client *cl, const char *sandbox, const struct command_args *c, int argc, char **argv);
+
+#endif

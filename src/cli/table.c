@@ -1,0 +1,55 @@
+/*
+ * table.c - printing columns
+ */
+#include "cli/table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+void table_print(const json_t *rows)
+{
+    size_t width[TABLE_COLUMNS] = {0}, i, j;
+    const json_t *row, *cell;
+
+    json_array_foreach((json_t *)(uintptr_t)rows, i, row)
+        json_array_foreach((json_t *)(uintptr_t)row, j, cell)
+            if (j < TABLE_COLUMNS && json_string_length(cell) > width[j])
+                width[j] = json_string_length(cell);
+    json_array_foreach((json_t *)(uintptr_t)rows, i, row) {
+        size_t n = json_array_size(row);
+        json_array_foreach((json_t *)(uintptr_t)row, j, cell) {
+            for (const char *p = json_string_value(cell); *p != '\0'; p++)
+                (void)putchar((unsigned char)*p < 0x20 || *p == 0x7f ? '?' : *p);
+            if (j + 1 < n)
+                printf("%*s", (int)(width[j] - json_string_length(cell) + 2), "");
+        }
+        (void)putchar('\n');
+    }
+}
+
+char *table_age(const json_t *at)
+{
+    long long s = clock_wall_ms() / 1000 - (long long)json_number_value(at);
+
+    if (!json_is_number(at))
+        return mem_strdup("-");
+    if (s < 0)
+        s = 0;
+    if (s < 120)
+        return mem_printf("%llds", s);
+    if (s < 7200)
+        return mem_printf("%lldm", s / 60);
+    if (s < 172800)
+        return mem_printf("%lldh", s / 3600);
+    return mem_printf("%lldd", s / 86400);
+}
+
+const char *table_text(const json_t *v)
+{
+    const char *text = json_string_value(json_is_array(v) ? json_array_get(v, 0) : v);
+
+    return text != NULL ? text : "";
+}

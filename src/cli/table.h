@@ -1,0 +1,19 @@
+/*
+ * table.h - columns of text for people
+ */
+#ifndef QS_CLI_TABLE_H
+#define QS_CLI_TABLE_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+#define TABLE_COLUMNS 8
+
+/* Rows are arrays of strings; the first is the head. Control characters are shown as '?'. */
+void table_print(const json_t *rows);
+/* Seconds since the epoch to "5s", "3m", "2h", "4d" ago; the caller frees. */
+char *table_age(const json_t *at);
+/* The first string of an array, or the string itself, or "". */
+const char *table_text(const json_t *v);
+
+#endif
