@@ -333,6 +333,13 @@ void call_fail(struct call *c, const struct err *e)
     call_refuse(IMPL(c), e);
 }
 
+json_t *call_error_json(const struct call *c, const struct err *e)
+{
+    auto_free char *text = error_text(e, c->request_id);
+
+    return json_loads(text, 0, NULL);
+}
+
 void call_done(struct call *c, int status)
 {
     finish(IMPL(c), status);
