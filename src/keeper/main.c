@@ -261,6 +261,7 @@ int main(int argc, char **argv)
     evloop_run(&keeper.loop);
     if (!keeper.stopping)
         return 1;
+    spawner_stop();
     /* With nothing left to keep, leave the host as it was found. */
     if (sandbox_count() == 0) {
         fd_close(&keeper.sandboxes_fd);

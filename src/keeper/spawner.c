@@ -25,7 +25,10 @@
 #include "sys/process.h"
 #include "sys/rmtree.h"
 
+#define STOP_WAIT_MS 2000
+
 static int channel = -1;                /* the keeper's end, or in the spawner the spawner's */
+static int spawner_pidfd = -1;
 static uint8_t space[LIMIT_CHANNEL_INLINE];
 
 /* ---- the spawner's side ---- */
@@ -51,7 +54,11 @@ static void child_reset(void)
 
     sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    /* What is ignored stays ignored through exec. */
     (void)signal(SIGPIPE, SIG_DFL);
+    (void)signal(SIGHUP, SIG_DFL);
+    (void)signal(SIGINT, SIG_DFL);
+    (void)signal(SIGTERM, SIG_DFL);
     fd_close(&channel);
 }
 
@@ -172,12 +179,16 @@ int spawner_start(struct err *e)
 
     if (r < 0)
         return err_sys(e, -r, "make the spawner's channel");
-    pid_t pid = process_clone(0, -1, NULL);
+    pid_t pid = process_clone(0, -1, &spawner_pidfd);
     if (pid < 0)
         return err_sys(e, -pid, "start the spawner");
     if (pid == 0) {
         fd_close(&pair[0]);
         fd_close(&keeper.keeper_sock);
+        /* Nothing of its work is in there, and it would keep the file system busy at a clean stop. */
+        fd_close(&keeper.trees_fd);
+        fd_close(&keeper.sandboxes_fd);
+        fd_close(&keeper.deltas_fd);
         channel = pair[1];
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != keeper_pid)
             _exit(1);
@@ -189,6 +200,8 @@ int spawner_start(struct err *e)
 }
 
 /* ---- the keeper's side ---- */
+
+static struct watch channel_watch;
 
 static void heard(struct watch *w, uint32_t events)
 {
@@ -219,10 +232,19 @@ static void heard(struct watch *w, uint32_t events)
 
 int spawner_watch(struct err *e)
 {
-    static struct watch w = {.ready = heard, .fd = -1};
-    int r = evloop_watch(&keeper.loop, &w, channel, EPOLLIN);
+    channel_watch = (struct watch){.ready = heard, .fd = -1};
+    int r = evloop_watch(&keeper.loop, &channel_watch, channel, EPOLLIN);
 
     return r < 0 ? err_sys(e, -r, "watch the spawner") : 0;
+}
+
+void spawner_stop(void)
+{
+    struct pollfd pfd = {.fd = spawner_pidfd, .events = POLLIN};
+
+    evloop_unwatch(&keeper.loop, &channel_watch);
+    fd_close(&channel);                 /* at end of file it exits */
+    (void)poll(&pfd, 1, STOP_WAIT_MS);
 }
 
 int spawner_build_slot(uint32_t slot, int slot_end)

@@ -48,9 +48,10 @@ struct slot_ready {
     uint64_t start_time;
 };
 
-/* Forks the spawner. In the keeper: its pid. It answers through pool.c and roles.c. */
+/* Forks the spawner. It answers through pool.c and roles.c. */
 int spawner_start(struct err *e);
-int spawner_watch(struct err *e);       /* once the loop exists */
+int spawner_watch(struct err *e);       /* in the event loop, from when on answers are taken */
+void spawner_stop(void);                /* and wait for its end, a short time */
 
 /* 0 or -errno; `slot_end` is passed on and stays the caller's. */
 int spawner_build_slot(uint32_t slot, int slot_end);

@@ -23,6 +23,7 @@
 #define BLOCK 64                        /* slot numbers a write of the counter */
 #define LAST_RANGE 65534                /* the range above ends at the invalid id -1 */
 #define RETRY_MS 200
+#define HOLD_MS 4                       /* a new sandbox has the machine to itself this long */
 
 static struct {
     struct slot *all;                   /* being built and ready */
@@ -30,6 +31,7 @@ static struct {
     uint32_t next, block_end;
     bool failing;                       /* the last build failed: wait before the next */
     struct timer retry;
+    struct timer hold;                  /* set while builds wait for the sandbox just begun */
 } pool;
 
 static uint8_t space[LIMIT_CHANNEL_INLINE];
@@ -38,6 +40,12 @@ static void retry_due(struct timer *t)
 {
     (void)t;
     pool.failing = false;
+    evloop_want_idle(&keeper.loop);
+}
+
+static void hold_due(struct timer *t)
+{
+    (void)t;
     evloop_want_idle(&keeper.loop);
 }
 
@@ -51,6 +59,7 @@ int pool_init(struct err *e)
         pool.next = image_range() + 1;
     pool.block_end = pool.next;
     pool.retry.due = retry_due;
+    pool.hold.due = hold_due;
     evloop_want_idle(&keeper.loop);
     return 0;
 }
@@ -229,6 +238,8 @@ bool pool_step(void)
     if (keeper.stopping || pool.failing || pool.count >= wanted ||
         pool.count - pool.ready >= BUILDS_MAX)
         return false;
+    if (evloop_timer_is_set(&pool.hold) && sandbox_waiting() == 0 && pool.ready > 0)
+        return false;                   /* hold_due comes back to this */
     int r = start_build();
     if (r < 0 && r != -EAGAIN) {
         log_error("slot", "cannot be built: errno=%d", -r);
@@ -253,6 +264,7 @@ struct slot *pool_take(void)
         return NULL;
     unlink_slot(s);
     unwatch(s);
+    evloop_timer(&keeper.loop, &pool.hold, HOLD_MS);
     return s;
 }
 

@@ -29,6 +29,9 @@
 #include "sys/process.h"
 
 #define TTY_GID 5
+/* All sandboxes share the nodes, and root of each would own them: so modes and owners cannot change.
+ * Writing to a device is no write to the mount. */
+#define DEV_ATTRIBUTES (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC)
 /* Under memory pressure of the host, programs of sandboxes go before anything of the host's own. */
 #define OOM_SCORE "500"
 
@@ -153,7 +156,7 @@ static int equip_init(struct parts *p, struct err *e)
     p->userns = idmap_open_userns(p->init_pid);
     if (p->userns < 0)
         return err_sys(e, -p->userns, "open the user namespace of slot %" PRIu32, p->slot);
-    auto_close int dev = mount_clone(keeper.dev_fd, "", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, p->userns);
+    auto_close int dev = mount_clone(keeper.dev_fd, "", DEV_ATTRIBUTES, p->userns);
     if (dev < 0)
         return err_sys(e, -dev, "clone the device nodes");
     const int fds[] = {p->devpts, dev};
