@@ -36,7 +36,7 @@ struct grpc_ops {
 
 /* --- server ---------------------------------------------------------------------------------- */
 
-/* Called at the start of a call; sets ops (grpc_call_set) before it returns, or finishes. */
+/* Called at the start of a call, before any message came; sets ops (grpc_call_set) before it returns, or finishes. */
 typedef void (*grpc_method_fn)(struct grpc_call *c, void *arg);
 
 struct grpc_method {
@@ -52,7 +52,7 @@ void grpc_call_set(struct grpc_call *c, const struct grpc_ops *ops, void *ctx);
 const char *grpc_call_metadata(const struct grpc_call *c, const char *name);    /* NULL if absent */
 const char *grpc_call_authority(const struct grpc_call *c);
 int64_t grpc_call_deadline_ms(const struct grpc_call *c);   /* CLOCK_BOOTTIME ms, 0 = none */
-/* Ends the call: trailers grpc-status, grpc-message; with an error also qs-error and qs-param. */
+/* Ends the call: trailers grpc-status, grpc-message; with an error also qs-error, qs-param and qs-hint. */
 void grpc_finish(struct grpc_call *c, enum grpc_status status, const char *message);
 void grpc_finish_err(struct grpc_call *c, const struct err *e);
 /* Send one message and finish OK: unary replies. */

@@ -2,7 +2,7 @@
  * http.h - the waist: one request and its response, whatever carries them
  *
  * A server accepts TLS (ALPN h2, http/1.1), HTTP/2 with prior knowledge and HTTP/1.1 on one listener and
- * hands each request to one callback as a stream. A client makes streams over HTTP/2 (and HTTP/1.1).
+ * hands each request to one callback as a stream. A client makes streams over HTTP/2.
  * The same calls write bodies on both sides.
  *
  * Flow control: received body bytes are credit: the peer may have HTTP_WINDOW unconsumed bytes under way
@@ -13,7 +13,9 @@
  * Lifetime: the stream belongs to the library and lives until on_close returns; on_close is called exactly once for
  * every stream, after which no call with it is allowed. The context pointer is the caller's.
  * All callbacks run on the loop; no call of this header calls back from inside itself (events are deferred),
- * except that the request callback may respond at once.
+ * except that the request callback may respond at once, and that http_server_free and http_client_free close all
+ * streams, calling on_close of each, before they return (when called from a callback of a connection, that
+ * connection's streams close as soon as it returns).
  */
 #ifndef QS_HTTP_HTTP_H
 #define QS_HTTP_HTTP_H
@@ -43,7 +45,7 @@ struct http_request {
     const char *path;           /* as sent, percent-encoded, without the query */
     const char *query;          /* as sent, "" if none */
     const char *authority;      /* Host or :authority, "" if none */
-    int version;                /* 11 or 20 */
+    int version;                /* 10, 11 or 20 */
     bool tls;
     char peer[64];              /* "127.0.0.1:4711", "unix" */
     const struct http_header *headers;
@@ -82,7 +84,7 @@ const char *http_header_get(const struct http_header *h, size_t n, const char *n
 void http_stream_set(struct http_stream *st, const struct http_ops *ops, void *ctx);
 void http_stream_consume(struct http_stream *st, size_t n);
 void http_stream_write(struct http_stream *st, const void *p, size_t n);
-/* No more bytes from us; trailers (HTTP/2, or chunked HTTP/1.1) may be NULL. */
+/* No more bytes from us; a second call is ignored. Trailers (HTTP/2, or chunked HTTP/1.1) may be NULL. */
 void http_stream_end(struct http_stream *st, const struct http_header *trailers, size_t n);
 size_t http_stream_queued(const struct http_stream *st);
 /* Abandon: RST_STREAM, or closing the HTTP/1.1 connection. on_close still comes. */
@@ -124,6 +126,8 @@ int ws_accept(struct http_stream *st, const struct http_request *rq, size_t max_
               const struct ws_ops *ops, void *ctx, struct err *e);
 void ws_send(struct http_stream *st, bool binary, const void *p, size_t n);
 void ws_close(struct http_stream *st, int code);
+/* Stop and go on reading: what stands between a fast client and a slow consumer. Messages of one read may still come. */
+void ws_pause(struct http_stream *st, bool paused);
 
 /* --- server-sent events ---------------------------------------------------------------------- */
 

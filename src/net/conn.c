@@ -27,6 +27,7 @@
 #define TLS_RECORD (16 * 1024)
 #define LINGER_MS 2000
 #define CONNECT_MS 10000
+#define FINISH_MS 60000         /* last words that make no progress that long are given up */
 #define KEEPALIVE_IDLE_S 60
 #define KEEPALIVE_INTERVAL_S 15
 #define KEEPALIVE_COUNT 4
@@ -45,7 +46,7 @@ struct net_conn {
     struct event rd, wr;
     struct loop_job flush_job;
     struct loop_job read_job;       /* TLS: bytes that OpenSSL holds while the socket is quiet */
-    struct loop_timer *timer;       /* connecting or lingering */
+    struct loop_timer *timer;       /* connecting, finishing or lingering */
     const struct net_conn_ops *ops;
     void *ctx;
     struct net_tls *tls;            /* borrowed, until the first byte decides */
@@ -321,7 +322,7 @@ static void encrypt(struct net_conn *c)
         ERR_clear_error();
         int r = SSL_write(c->ssl, queue_data(&c->out), (int)n);
         if (r <= 0) {
-            end(c, EPROTO);
+            c->write_failed = true;
             return;
         }
         queue_drop(&c->out, (size_t)r);
@@ -369,7 +370,7 @@ static bool send_queue(struct net_conn *c, struct queue *q, bool *ret_sent)
     return true;
 }
 
-static void on_linger_over(void *arg)
+static void on_over(void *arg)
 {
     struct net_conn *c = arg;
 
@@ -397,7 +398,6 @@ static void linger(struct net_conn *c)
     c->tls = NULL;
     c->is_paused = false;
     watch(c);
-    c->timer = loop_timer_new(c->loop, on_linger_over, c);
     loop_timer_set(c->timer, LINGER_MS);
 }
 
@@ -421,8 +421,10 @@ static void flush(struct net_conn *c)
             break;
         if (c->ssl != NULL)
             encrypt(c);
-        if (c->state == ENDED)
+        if (c->write_failed) {
+            end(c, EPROTO);
             break;
+        }
         struct queue *q = c->ssl != NULL ? &c->wire : &c->out;
         if (queue_len(q) == 0)
             break;
@@ -436,6 +438,8 @@ static void flush(struct net_conn *c)
             if (net_conn_queued(c) > 0)     /* there is more: after the others had their turn */
                 loop_job_late(c->loop, &c->flush_job);
         }
+        if (sent && c->state == FINISHING)
+            loop_timer_set(c->timer, FINISH_MS);
         if (sent && c->ops->on_sent != NULL && c->state == OPEN)
             c->ops->on_sent(c, c->ctx);
         if (!c->is_freed && c->state == FINISHING && net_conn_queued(c) == 0)
@@ -509,11 +513,25 @@ void net_conn_kick(struct net_conn *c)
         loop_job_late(c->loop, &c->flush_job);
 }
 
+void net_conn_send_now(struct net_conn *c)
+{
+    if (c->state == CONNECTING || c->state >= LINGERING || c->write_failed)
+        return;
+    if (c->ssl != NULL)
+        encrypt(c);
+    struct queue *q = c->ssl != NULL ? &c->wire : &c->out;
+    if (queue_len(q) > 0)
+        (void)send(c->fd, queue_data(q), queue_len(q), MSG_NOSIGNAL);   /* best effort by contract */
+}
+
 void net_conn_finish(struct net_conn *c)
 {
     if (c->state >= FINISHING)
         return;
     c->state = FINISHING;
+    loop_timer_free(c->timer);
+    c->timer = loop_timer_new(c->loop, on_over, c);
+    loop_timer_set(c->timer, FINISH_MS);
     if (c->ssl != NULL && !SSL_is_init_finished(c->ssl))
         queue_done(&c->out);    /* without a handshake there is nothing to say it in */
     net_conn_kick(c);
@@ -585,6 +603,12 @@ void net_conn_set(struct net_conn *c, const struct net_conn_ops *ops, void *ctx)
 {
     c->ops = ops;
     c->ctx = ctx;
+}
+
+void net_conn_set_tls(struct net_conn *c, struct net_tls *tls)
+{
+    if (c->tls != NULL)
+        c->tls = tls;
 }
 
 bool net_conn_is_tls(const struct net_conn *c)

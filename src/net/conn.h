@@ -40,6 +40,8 @@ struct net_conn *net_conn_new(struct loop *l, int fd, struct net_tls *tls,
 struct net_conn *net_conn_connect(struct loop *l, const struct net_addr *a,
                                   const struct net_conn_ops *ops, void *ctx);
 void net_conn_set(struct net_conn *c, const struct net_conn_ops *ops, void *ctx);
+/* New settings for a peer of whom nothing was read yet. */
+void net_conn_set_tls(struct net_conn *c, struct net_tls *tls);
 bool net_conn_is_tls(const struct net_conn *c);
 
 void net_conn_write(struct net_conn *c, const void *p, size_t n);
@@ -55,6 +57,8 @@ void net_conn_pause(struct net_conn *c, bool paused);
 /* Send what is queued, close our direction, throw away what still comes for a moment (so that the peer gets to read our
  * last words), then on_end. */
 void net_conn_finish(struct net_conn *c);
+/* One attempt to send what is queued, before net_conn_free; calls nobody back. */
+void net_conn_send_now(struct net_conn *c);
 /* Closes at once. Accepts NULL. */
 void net_conn_free(struct net_conn *c);
 
