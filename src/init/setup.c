@@ -16,6 +16,7 @@
 #include "init/kernel.h"
 #include "sys/fd.h"
 
+#define VOLATILE "u/work/work/incompat/volatile"
 #define IN_ROOT (RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS)
 
 static int identity_write(const struct init_setup *s, struct fault *f)
@@ -80,7 +81,7 @@ static int overlay_mount(const struct init_setup *s, struct fault *f)
     snprintf(options + n, sizeof options - n, ",upperdir=u/upper,workdir=u/work");
 
     /* What an earlier volatile mount left makes the kernel refuse the tree. */
-    if (unlinkat(AT_FDCWD, "u/work/work/incompat/volatile", AT_REMOVEDIR) < 0 && errno != ENOENT)
+    if ((unlink(VOLATILE "/dirty") < 0 && errno != ENOENT) || (rmdir(VOLATILE) < 0 && errno != ENOENT))
         return fault_set(f, "volatile residue");
     if (k_mount("overlay", "r", "overlay", 0, options) < 0)
         return fault_set(f, "overlay");

@@ -168,7 +168,12 @@ class Box:
             fcntl.fcntl(memfd, fcntl.F_ADD_SEALS, 15)
             packet = struct.pack("<HHII", kind | 0x8000, 1, 0, len(body))
             fds = [memfd, *fds]
-        socket.send_fds(self.sock, [packet], list(fds))
+        while True:
+            try:
+                return socket.send_fds(self.sock, [packet], list(fds))
+            except BlockingIOError:
+                if select.select([self.sock], [self.sock], [], 10)[0]:
+                    self.pump()
 
     def receive(self, timeout=10):
         if not select.select([self.sock], [], [], timeout)[0]:
