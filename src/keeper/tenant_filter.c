@@ -108,8 +108,12 @@ static int add_clone(struct seccomp_filter *f)
         if (r == 0)
             r = seccomp_filter_add_if(f, EPERM, "unshare", 0, SECCOMP_MASK, bits[i], bits[i]);
     }
-    /* clone3 is in no list: its flags are in memory, where no filter can read them, and libc falls
-     * back to clone. */
+    /* The flags of clone3 are in memory, where no filter can read them. Init needs it to start a command
+     * in its control group without a stall, and it opens nothing: the kernel allows no further user
+     * namespace in there, other namespaces need a capability that is out of the bounding set, and
+     * there is no control group to name. */
+    if (r == 0)
+        r = seccomp_filter_add(f, 0, "clone3");
     return r == 0 ? seccomp_filter_add_if(f, EPERM, "unshare", 0, SECCOMP_MASK, NEWTIME, NEWTIME) : r;
 }
 

@@ -160,35 +160,6 @@ int cg_make(const struct cg *g, uint32_t slot, uint32_t monitor_uid, uint32_t sa
     return v2_hand_over(g, name, monitor_uid, sandbox_gid, e);
 }
 
-static int attach(const struct cg *g, const char *group, pid_t pid, struct err *e)
-{
-    char name[96], text[16];
-
-    snprintf(name, sizeof name, "%s/cgroup.procs", group);
-    snprintf(text, sizeof text, "%d", (int)pid);
-    for (int c = 0; c < CG_CONTROLLERS; c++) {
-        if (g->v1[c] < 0)
-            continue;
-        int r = fd_write_at(g->v1[c], name, text);
-        if (r < 0)
-            return err_sys(e, -r, "join %s control group %s/%s", controller_names[c], g->name, group);
-    }
-    return 0;
-}
-
-int cg_attach(const struct cg *g, uint32_t slot, pid_t pid, struct err *e)
-{
-    char name[16];
-
-    snprintf(name, sizeof name, "%" PRIu32, slot);
-    return attach(g, name, pid, e);
-}
-
-int cg_enter_monitors(const struct cg *g, struct err *e)
-{
-    return attach(g, MONITORS, getpid(), e);
-}
-
 static int open_at(int base, uint32_t slot, const char *file, int flags)
 {
     char name[64];
@@ -196,6 +167,49 @@ static int open_at(int base, uint32_t slot, const char *file, int flags)
     snprintf(name, sizeof name, "%" PRIu32 "/%s", slot, file);
     int fd = openat(base, name, flags | O_CLOEXEC);
     return fd < 0 ? -errno : fd;
+}
+
+int cg_tasks_open(const struct cg *g, uint32_t slot, struct cg_tasks *ret, struct err *e)
+{
+    *ret = (struct cg_tasks){.n = 0};
+    for (int c = 0; c < CG_CONTROLLERS; c++) {
+        if (g->v1[c] < 0)
+            continue;
+        int fd = open_at(g->v1[c], slot, "tasks", O_WRONLY);
+        if (fd < 0) {
+            cg_tasks_close(ret);
+            return err_sys(e, -fd, "open %s control group %s/%" PRIu32, controller_names[c], g->name, slot);
+        }
+        ret->fds[ret->n++] = fd;
+    }
+    return 0;
+}
+
+int cg_tasks_enter(const struct cg_tasks *t)
+{
+    for (int i = 0; i < t->n; i++) {
+        int r = fd_write_all(t->fds[i], "0", 1);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+void cg_tasks_close(struct cg_tasks *t)
+{
+    for (int i = 0; i < t->n; i++)
+        fd_close(&t->fds[i]);
+    t->n = 0;
+}
+
+int cg_enter_monitors(const struct cg *g, struct err *e)
+{
+    for (int c = 0; c < CG_CONTROLLERS; c++) {
+        int r = g->v1[c] < 0 ? 0 : fd_write_at(g->v1[c], MONITORS "/tasks", "0");
+        if (r < 0)
+            return err_sys(e, -r, "join %s control group %s/" MONITORS, controller_names[c], g->name);
+    }
+    return 0;
 }
 
 int cg_open(const struct cg *g, uint32_t slot)

@@ -39,8 +39,18 @@ const char *cg_mode(const struct cg *g);            /* "v2" or "hybrid", for the
 /* In the builder of a slot: the groups, with what the monitor and init may write in them. */
 int cg_make(const struct cg *g, uint32_t slot, uint32_t monitor_uid, uint32_t sandbox_gid,
             struct err *e);
-/* In the builder: `pid` joins the v1 groups; it was born in the v2 one. */
-int cg_attach(const struct cg *g, uint32_t slot, pid_t pid, struct err *e);
+/*
+ * The v1 groups of a slot, opened by the builder for init, which is born in the v2 group and enters these
+ * itself: a single thread that moves itself is the one case in which the kernel takes no lock over all
+ * processes. Moving another process waits for that lock, up to 20 ms, and everybody's next fork with it.
+ */
+struct cg_tasks {
+    int fds[CG_CONTROLLERS];
+    int n;
+};
+int cg_tasks_open(const struct cg *g, uint32_t slot, struct cg_tasks *ret, struct err *e);
+int cg_tasks_enter(const struct cg_tasks *t);           /* in init; 0 or -errno */
+void cg_tasks_close(struct cg_tasks *t);
 /* The spawner moves to the monitors' v1 groups, so that every monitor is born there. */
 int cg_enter_monitors(const struct cg *g, struct err *e);
 

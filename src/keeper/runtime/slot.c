@@ -73,37 +73,40 @@ static int terminals(uint32_t base, int *ret_fd, struct err *e)
     return *ret_fd < 0 ? err_sys(e, -*ret_fd, "make a devpts") : 0;
 }
 
-/* The first process of the new namespaces: waits for its ids and descriptors, then executes init. */
-static void init_child(int sync, int channel) __attribute__((noreturn));
-
-static void init_child(int sync, int channel)
-{
-    char *const argv[] = {"quicksand-init", NULL};
-    char *const envp[] = {NULL};
-    struct chan_msg m;
-
-    if (chan_recv(sync, space, sizeof space, 0, &m) != 1 || m.nfds != 2)
-        _exit(1);
-    /* Capabilities of the new namespace are complete from the start; the ids make files ours. */
-    if (setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0)
-        _exit(1);
-    const int from[] = {channel, m.fds[0], m.fds[1], keeper.init_exe};
-    if (process_place_fds(from, 4) < 0 || fd_set_cloexec(6, true) < 0)
-        _exit(1);
-    (void)process_exec(6, argv, envp);
-    _exit(1);
-}
-
 struct parts {
     uint32_t slot, base;
     int keeper;                         /* borrowed */
     int devpts, cgroup;
     int init, init_end;                 /* channel between monitor and init */
     int sync, sync_end;
+    struct cg_tasks tasks;
     int init_pidfd;
     pid_t init_pid;
     int userns;
 };
+
+/* The first process of the new namespaces: waits for its ids and descriptors, then executes init. */
+static void init_child(const struct parts *p) __attribute__((noreturn));
+
+static void init_child(const struct parts *p)
+{
+    char *const argv[] = {"quicksand-init", NULL};
+    char *const envp[] = {NULL};
+    struct chan_msg m;
+
+    if (cg_tasks_enter(&p->tasks) < 0)
+        _exit(1);
+    if (chan_recv(p->sync_end, space, sizeof space, 0, &m) != 1 || m.nfds != 2)
+        _exit(1);
+    /* Capabilities of the new namespace are complete from the start; the ids make files ours. */
+    if (setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0)
+        _exit(1);
+    const int from[] = {p->init_end, m.fds[0], m.fds[1], keeper.init_exe};
+    if (process_place_fds(from, 4) < 0 || fd_set_cloexec(6, true) < 0)
+        _exit(1);
+    (void)process_exec(6, argv, envp);
+    _exit(1);
+}
 
 static int channels(struct parts *p, struct err *e)
 {
@@ -132,8 +135,9 @@ static int start_init(struct parts *p, struct err *e)
         return err_sys(e, -p->init_pid, "make the namespaces of a sandbox");
     if (p->init_pid == 0) {
         fd_close(&p->sync);
-        init_child(p->sync_end, p->init_end);
+        init_child(p);
     }
+    cg_tasks_close(&p->tasks);
     fd_close(&p->sync_end);
     fd_close(&p->init_end);
     return 0;
@@ -151,8 +155,6 @@ static int equip_init(struct parts *p, struct err *e)
     r = fd_write_at(AT_FDCWD, name, OOM_SCORE);
     if (r < 0)
         return err_sys(e, -r, "set the OOM score of init");
-    if (cg_attach(&keeper.cg, p->slot, p->init_pid, e) < 0)
-        return -1;
     p->userns = idmap_open_userns(p->init_pid);
     if (p->userns < 0)
         return err_sys(e, -p->userns, "open the user namespace of slot %" PRIu32, p->slot);
@@ -210,8 +212,9 @@ static int build(struct parts *p, struct err *e)
     p->cgroup = cg_open(&keeper.cg, p->slot);
     if (p->cgroup < 0)
         return err_sys(e, -p->cgroup, "open control group %" PRIu32, p->slot);
-    if (terminals(p->base, &p->devpts, e) < 0 || channels(p, e) < 0 || start_init(p, e) < 0 ||
-        equip_init(p, e) < 0)
+    if (cg_tasks_open(&keeper.cg, p->slot, &p->tasks, e) < 0 ||
+        terminals(p->base, &p->devpts, e) < 0 || channels(p, e) < 0 ||
+        start_init(p, e) < 0 || equip_init(p, e) < 0)
         return -1;
     return 0;
 }
