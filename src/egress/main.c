@@ -1,8 +1,8 @@
 /*
  * main.c - the egress role: the one way out of a sandbox
  *
- * Usage: quicksand-egress --config FILE, with descriptor 3 a listening SEQPACKET socket.
- * Started by the keeper as root; becomes its own user before it accepts anything. Sandboxes have a loopback device and
+ * Usage: quicksand-egress [--config FILE], with descriptor 3 a listening SEQPACKET socket.
+ * Started by the keeper as its own user. Sandboxes have a loopback device and
  * nothing else, so no connection can leave them and there is no policy to apply: the role holds its place,
  * its user, its filter and its link to the node, and answers a greeting so that its health can be seen.
  */
@@ -120,7 +120,8 @@ static int become(const struct conf *conf, struct egress *g, struct err *e)
     if (r < 0)
         return err_sys(e, -r, "user %s", conf->user_node);
     g->node_uid = node.uid;
-    r = caps_become_user(self.uid, self.gid);
+    /* The keeper has done this before the program started; by hand it is started as root. */
+    r = geteuid() == self.uid ? 0 : caps_become_user(self.uid, self.gid);
     if (r < 0)
         return err_sys(e, -r, "become user %s", conf->user_egress);
     return seccomp_role_install(SECCOMP_BASE | SECCOMP_IO | SECCOMP_UNIX | SECCOMP_INET | SECCOMP_MEMFD, e);
@@ -134,13 +135,13 @@ int main(int argc, char **argv)
     char text[sizeof e.message];
 
     log_init("egress", LOG_L_INFO);
-    if (argc != 3 || strcmp(argv[1], "--config") != 0) {
-        log_error("egress.usage", "text=quicksand-egress_--config_FILE");
+    if (argc != 1 && (argc != 3 || strcmp(argv[1], "--config") != 0)) {
+        log_error("egress.usage", "text=quicksand-egress_[--config_FILE]");
         return 2;
     }
     for (size_t i = 0; i < LINKS_MAX; i++)
         g.links[i] = (struct link){&g, -1, NULL};
-    if (conf_load(&conf, argv[2], false, &e) < 0 || become(&conf, &g, &e) < 0)
+    if (conf_load(&conf, argc == 3 ? argv[2] : CONF_DEFAULT_PATH, argc == 1, &e) < 0 || become(&conf, &g, &e) < 0)
         goto failed;
     log_init("egress", log_level_from_name(conf.log_level));
     if (fd_set_cloexec(LISTENER, true) < 0 || fd_set_nonblock(LISTENER, true) < 0) {

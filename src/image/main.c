@@ -1,9 +1,9 @@
 /*
  * main.c - the image role: unpacks archives of strangers into layers
  *
- * Usage: quicksand-image --config FILE --layers DIR, with descriptor 3 a listening SEQPACKET socket.
- * Started by the keeper as root of a user namespace of its own, with DIR mapped to that namespace, so that owners and
- * file capabilities can be set there and mean nothing outside. Who may connect is settled by the mode of the socket:
+ * Usage: quicksand-image [--config FILE] --layers DIR, with descriptor 3 a listening SEQPACKET socket.
+ * Started by the keeper as root of a user namespace of its own, with DIR a mount that maps ids to that namespace, so that
+ * owners and file capabilities can be set there and mean nothing outside. Who may connect is settled by the mode of the socket:
  * seen from this namespace every peer has the same overflow id.
  *
  * The parent never reads a byte of a request. It forks a child a connection, and answers for one that died.
@@ -53,7 +53,7 @@ struct role {
 
 static int usage(void)
 {
-    log_error("image.usage", "text=%s", "quicksand-image_--config_FILE_--layers_DIR");
+    log_error("image.usage", "text=%s", "quicksand-image_[--config_FILE]_--layers_DIR");
     return 2;
 }
 
@@ -213,16 +213,23 @@ int main(int argc, char **argv)
     struct role role = {.layers = -1, .signals = -1, .alive = {-1, -1}};
     struct conf conf;
     struct err e = {0};
+    const char *config = NULL, *layers = NULL;
     char text[sizeof e.message];
 
     log_init("image", LOG_L_INFO);
-    if (argc != 5 || strcmp(argv[1], "--config") != 0 || strcmp(argv[3], "--layers") != 0)
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--config") == 0)
+            config = argv[i + 1];
+        else if (strcmp(argv[i], "--layers") == 0)
+            layers = argv[i + 1];
+    }
+    if (layers == NULL || argc != (config != NULL ? 5 : 3))
         return usage();
     for (size_t i = 0; i < JOBS_MAX; i++)
         role.children[i].conn = -1;
     (void)umask(0);
-    if (conf_load(&conf, argv[2], false, &e) < 0 || open_layers(&role, argv[4], &e) < 0 ||
-        open_signals(&role, &e) < 0 || lower_privileges(&e) < 0)
+    if (conf_load(&conf, config != NULL ? config : CONF_DEFAULT_PATH, config == NULL, &e) < 0 ||
+        open_layers(&role, layers, &e) < 0 || open_signals(&role, &e) < 0 || lower_privileges(&e) < 0)
         goto failed;
     log_init("image", log_level_from_name(conf.log_level));
     if (fd_set_cloexec(LISTENER, true) < 0 || fd_set_nonblock(LISTENER, true) < 0 ||
@@ -230,7 +237,7 @@ int main(int argc, char **argv)
         (void)err_sys(&e, errno, "descriptor 3 is not a listener");
         goto failed;
     }
-    log_info("image.ready", "layers=%s", argv[4]);
+    log_info("image.ready", "layers=%s", layers);
     return serve(&role);
 
 failed:

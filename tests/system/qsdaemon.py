@@ -131,7 +131,7 @@ class Daemon:
         }
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [self.lib_dir / "quicksandd", "--config", self.config],
+                [self.lib_dir / "quicksandd", "--foreground", "--config", self.config],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True)
 
     def supervise(self):
