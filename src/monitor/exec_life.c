@@ -361,9 +361,9 @@ bool exec_on_init(void)
     return true;
 }
 
-void exec_on_output(struct exec *e, int which)
+void exec_on_output(struct exec *e, int which, bool closed)
 {
-    spool_drain(e, which, false);
+    spool_drain(e, which, closed);
     if (!e->forgotten)
         waiters_wake(e);
     else if (e->s[OUT].fd < 0 && e->s[ERR].fd < 0)

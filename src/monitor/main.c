@@ -22,6 +22,8 @@
 #define EVENTS 32
 /* epoll counts on a clock that stands still while the machine is suspended; look again now and then. */
 #define SLEEP_MAX_MS 300000
+/* While a command runs, its own work comes before what is prepared for the next one. */
+#define WORK_DELAY_MS 2
 
 struct monitor mon = {
     .epoll = -1, .run_dir = -1, .listener = -1,
@@ -90,12 +92,12 @@ static void dispatch(const struct epoll_event *ev)
         if (e != NULL && e->tty && (ev->events & (uint32_t)~EPOLLIN) != 0)
             input_continue(e);
         if (e != NULL)
-            exec_on_output(e, OUT);
+            exec_on_output(e, OUT, (ev->events & (uint32_t)EPOLLHUP) != 0);
         break;
     case SRC_ERR:
         e = exec_by_index(index);
         if (e != NULL)
-            exec_on_output(e, ERR);
+            exec_on_output(e, ERR, (ev->events & (uint32_t)EPOLLHUP) != 0);
         break;
     case SRC_IN:
         e = exec_by_index(index);
@@ -128,8 +130,10 @@ static void work(void)
         files_status();
 }
 
-static int sleep_ms(void)
+static int sleep_ms(bool wanted)
 {
+    if (wanted)
+        return mon.busy > 0 ? WORK_DELAY_MS : 0;
     if (mon.next_ms == NEVER)
         return SLEEP_MAX_MS;
     int64_t left = mon.next_ms - mon.now_ms;
@@ -142,7 +146,7 @@ static void turn(void)
 {
     struct epoll_event events[EVENTS];
     bool wanted = want_work();
-    int n = epoll_wait(mon.epoll, events, EVENTS, wanted ? 0 : sleep_ms());
+    int n = epoll_wait(mon.epoll, events, EVENTS, sleep_ms(wanted));
 
     mon.now_ms = clock_boot_ms();
     for (int i = 0; i < n; i++)

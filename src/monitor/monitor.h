@@ -204,7 +204,7 @@ void exec_flush_held(void);             /* init's socket has room again */
 void exec_kill(struct exec *e, enum end_reason reason);
 int exec_signal(struct exec *e, int signal, enum init_signal_scope scope);  /* e NULL: all */
 void exec_forget(struct exec *e);       /* an ended one */
-void exec_on_output(struct exec *e, int which);
+void exec_on_output(struct exec *e, int which, bool closed);   /* closed: no writer is left */
 void exec_on_timer(struct exec *e);
 void exec_over_limit(struct exec *e, int error);    /* unread output at its limit, or the spool failed */
 void execs_end_all(void);               /* init is gone: what lives is dead */
