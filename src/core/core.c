@@ -30,6 +30,8 @@ void core_stop(struct core *c)
 {
     c->is_stopping = true;
     node_calls_fail_all(c);
+    life_wake_all(c);
+    node_calls_fail_all(c);
     sandboxes_close(c);
 }
 

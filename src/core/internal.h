@@ -24,7 +24,7 @@ struct core {
     struct map boxes;                   /* id -> struct box: every row that has not ended */
     size_t live;                        /* boxes in a live state */
     struct loop_timer *poll_timer;
-    bool is_polling;                    /* a List is under way */
+    bool is_polling;                    /* a List is under way, or the timer for it runs */
     bool is_reconciled;                 /* one List was compared with the rows since the start */
     bool node_is_down;                  /* the last List failed: said once in the log */
     struct loop_timer *sweep_timer;
@@ -32,7 +32,7 @@ struct core {
 
     struct map tokens;                  /* id -> struct token_row: those used since the start; owned */
     size_t imports;                     /* image imports under way: no layer is removed meanwhile */
-    bool is_removing_layer;
+    char removing[128];                 /* layer that the node is removing, "" = none */
 
     struct audit_row *audit;            /* waiting for the next flush; owned */
     size_t naudit;

@@ -35,12 +35,16 @@ struct box *life_add(struct core *c, const struct sandbox_row *row);
 /* Changes the state in row, store and box, and logs it. Into ended: with the exit fields of *row; the box is gone then.
  * A change that the table forbids is ERR_CONFLICT. */
 int life_move(struct core *c, struct sandbox_row *row, enum store_state to, struct err *e);
+/* The two halves of it, for a change that is one of several in a transaction: store, commit, then apply. */
+int life_store(struct core *c, const struct sandbox_row *row, enum store_state to, struct err *e);
+void life_apply(struct core *c, struct sandbox_row *row, enum store_state to);
 /* The row has been removed: frees the box and wakes who waits. */
 void life_drop(struct core *c, struct box *b);
 void life_set_busy(struct core *c, struct box *b, bool is_busy);
 /* Calls w->fn once the box is not busy or gone; at once if it is not busy now. */
 void life_wait(struct core *c, const char *id, struct life_waiter *w);
 void life_wait_cancel(struct life_waiter *w);
+void life_wake_all(struct core *c);             /* at the end: nobody is left waiting */
 
 /* The row for callers: ERR_NOT_FOUND also when it is being removed. */
 int life_row(struct core *c, const char *id, struct sandbox_row *ret, struct err *e);

@@ -111,6 +111,8 @@ static void start(void *arg)
         protobuf_c_message_free_unpacked(nc->reply, NULL);
     nc->reply = NULL;
     nc->is_bad_reply = false;
+    if (nc->core->is_stopping)
+        return;                         /* node_calls_fail_all answers it */
     nc->grpc = grpc_client_call(nc->core->node, nc->path, NULL, 0, nc->timeout_ms, &ops, nc);
     grpc_send(nc->grpc, nc->request, nc->request_len);
     grpc_send_end(nc->grpc);
@@ -162,11 +164,13 @@ void node_calls_fail_all(struct core *c)
     struct err e;
 
     err_set(&e, ERR_UNAVAILABLE, "the service is stopping");
-    for (struct node_call *nc = c->calls; nc != NULL; nc = nc->next) {
+    /* An answer may start another call, at the head of the list: from there until none is left. */
+    for (struct node_call *nc = c->calls; nc != NULL;) {
         node_reply_fn fn = nc->fn;
         nc->fn = NULL;
         if (fn != NULL)
             fn(nc->ctx, NULL, &e);
+        nc = fn != NULL ? c->calls : nc->next;
     }
 }
 

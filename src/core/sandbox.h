@@ -13,7 +13,7 @@
 #include "core/idempotency.h"
 #include "store/store.h"
 
-/* What the node said last. Of an ended sandbox only the usage is kept. */
+/* What the node said last. Of an ended sandbox the row keeps usage and activity. */
 struct sandbox_seen {
     uint8_t state;                  /* enum sandbox_state of ipc/record.h, 0 = never seen */
     int64_t last_activity_ms;       /* 0 = unknown */

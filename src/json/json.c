@@ -52,15 +52,32 @@ json_t *js_parse(const void *p, size_t n, size_t max_bytes, struct err *e)
         err_set(e, ERR_MALFORMED, "the JSON text is nested deeper than %d levels", LIMIT_JSON_DEPTH);
         return NULL;
     }
-    json_t *j = json_loadb(p, n, JSON_REJECT_DUPLICATES, &je);
+    json_t *j = json_loadb(p, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
     if (j == NULL)
         err_set(e, ERR_MALFORMED, "not valid JSON: line %d column %d: %s", je.line, je.column, je.text);
     return j;
 }
 
+bool js_has_nul(const json_t *j)
+{
+    const char *key;
+    json_t *value;
+    size_t i;
+
+    if (json_is_string(j))
+        return strlen(json_string_value(j)) != json_string_length(j);
+    json_object_foreach((json_t *)(uintptr_t)j, key, value)
+        if (js_has_nul(value))
+            return true;
+    json_array_foreach(j, i, value)
+        if (js_has_nul(value))
+            return true;
+    return false;
+}
+
 json_t *js_parse_reals(const void *p, size_t n)
 {
-    return is_too_deep(p, n) ? NULL : json_loadb(p, n, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, NULL);
+    return is_too_deep(p, n) ? NULL : json_loadb(p, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
 }
 
 char *js_text(const json_t *j, bool sorted)

@@ -1,8 +1,9 @@
 /*
  * json.h - strict JSON: what jansson allows, less whatever two readers could understand differently
  *
- * Called by api (request bodies) and by core and store (what they keep as JSON text). Duplicate keys, NUL in strings,
- * invalid UTF-8, nesting over LIMIT_JSON_DEPTH, numbers out of range and trailing bytes are errors. NaN and infinities do
+ * Called by api (request bodies) and by core and store (what they keep as JSON text). Duplicate keys, NUL in keys,
+ * invalid UTF-8, nesting over LIMIT_JSON_DEPTH, numbers out of range and trailing bytes are errors. A NUL in a string is for the
+ * caller to refuse (js_has_nul), who can name the field. NaN and infinities do
  * not exist in JSON. Allocation goes through base/mem.h, so building a document does not fail.
  */
 #ifndef QS_JSON_JSON_H
@@ -20,6 +21,9 @@ void js_init(void);
 
 /* An object or array; NULL with ERR_MALFORMED (place and cause) or ERR_TOO_LARGE. The caller owns the result. */
 json_t *js_parse(const void *p, size_t n, size_t max_bytes, struct err *e);
+
+/* Some string in it has a NUL, so that its C text is cut short. */
+bool js_has_nul(const json_t *j);
 
 /* The same text with every number as a real, after js_parse refused a number that no integer holds: to find the field it is
  * in. NULL if the text has other faults. */

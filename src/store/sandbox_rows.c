@@ -13,7 +13,8 @@
 /* The order that bind_row and read_row keep. */
 #define COLUMNS                                                                                            \
     "id, app, name, image, state, created_us, started_ms, ended_ms, expires_ms, idle_ms, grace_ms, retain_ms, spec, tags, " \
-    "tags_revision, idem_token, reason, code, signal, actor, message, cpu_us, memory_peak, oom_kills"
+    "tags_revision, idem_token, reason, code, signal, actor, message, cpu_us, memory_peak, oom_kills, "  \
+    "last_activity_ms, last_activity"
 
 void sandbox_row_done(struct sandbox_row *r)
 {
@@ -49,12 +50,14 @@ static void read_row(sqlite3_stmt *st, struct sandbox_row *r)
     r->cpu_us = (uint64_t)db_int(st, 21);
     r->memory_peak = (uint64_t)db_int(st, 22);
     r->oom_kills = (uint64_t)db_int(st, 23);
+    r->last_activity_ms = db_int(st, 24);
+    db_text(st, 25, r->last_activity, sizeof r->last_activity);
 }
 
 int store_sandbox_insert(struct store *s, const struct sandbox_row *r, struct err *e)
 {
     static const char sql[] = "INSERT INTO sandboxes (" COLUMNS ") VALUES "
-                              "(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24)";
+                              "(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26)";
     sqlite3_stmt *st = db_stmt(s, sql, e);
 
     if (st == NULL)
@@ -83,6 +86,8 @@ int store_sandbox_insert(struct store *s, const struct sandbox_row *r, struct er
     db_bind_int(st, 22, (int64_t)r->cpu_us);
     db_bind_int(st, 23, (int64_t)r->memory_peak);
     db_bind_int(st, 24, (int64_t)r->oom_kills);
+    db_bind_int(st, 25, r->last_activity_ms);
+    db_bind_text(st, 26, r->last_activity);
     return db_run(s, st, e);
 }
 
@@ -150,7 +155,8 @@ int store_sandbox_set_state(struct store *s, const char *id, enum store_state st
 int store_sandbox_end(struct store *s, const struct sandbox_row *r, struct err *e)
 {
     static const char sql[] = "UPDATE sandboxes SET state = 4, ended_ms = ?2, reason = ?3, code = ?4, signal = ?5, actor = ?6,"
-                              " message = ?7, cpu_us = ?8, memory_peak = ?9, oom_kills = ?10, started_ms = ?11"
+                              " message = ?7, cpu_us = ?8, memory_peak = ?9, oom_kills = ?10, started_ms = ?11,"
+                              " last_activity_ms = ?12, last_activity = ?13"
                               " WHERE id = ?1";
     sqlite3_stmt *st = db_stmt(s, sql, e);
 
@@ -167,6 +173,8 @@ int store_sandbox_end(struct store *s, const struct sandbox_row *r, struct err *
     db_bind_int(st, 9, (int64_t)r->memory_peak);
     db_bind_int(st, 10, (int64_t)r->oom_kills);
     db_bind_int(st, 11, r->started_ms);
+    db_bind_int(st, 12, r->last_activity_ms);
+    db_bind_text(st, 13, r->last_activity);
     return run_on(s, st, r->id, e);
 }
 

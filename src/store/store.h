@@ -62,6 +62,8 @@ struct sandbox_row {
     char actor[LIMIT_ID];
     char message[160];
     uint64_t cpu_us, memory_peak, oom_kills;
+    int64_t last_activity_ms;               /* 0 = unknown */
+    char last_activity[16];
 };
 
 void sandbox_row_done(struct sandbox_row *r);   /* frees what it owns; safe on a zeroed object */

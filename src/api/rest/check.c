@@ -283,6 +283,8 @@ int check_body(const struct op *op, const json_t *body, struct err *e)
         const struct field *f = field_of(op->body, op->nbody, key);
         if (f == NULL)
             return unknown(op->body, op->nbody, key, "field", e);
+        if (js_has_nul(value))
+            return err_param(e, ERR_INVALID, f->name, "%s has a NUL", f->name);
         if (check_value(f, value, e) < 0)
             return -1;
     }
@@ -312,7 +314,11 @@ json_t *check_json(const struct op *op, const void *p, size_t n, struct err *e)
         err_set(e, ERR_MALFORMED, "the body must be a JSON object");
         return NULL;
     }
-    if (check_body(op, body, e) < 0)
+    if ((op->flags & OP_OPEN_BODY) != 0 && js_has_nul(body)) {
+        err_set(e, ERR_INVALID, "a value of the body has a NUL");
+        return NULL;
+    }
+    if ((op->flags & OP_OPEN_BODY) == 0 && check_body(op, body, e) < 0)
         return NULL;
     return take_ptr(&body);
 }

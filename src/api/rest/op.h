@@ -52,6 +52,7 @@ enum {
     OP_RAW_BODY = 2,        /* the body is bytes for the handler (stdin, files, tars), not JSON */
     OP_STREAM = 4,          /* the answer is a stream; no JSON response schema */
     OP_UPGRADE = 8,         /* may be a WebSocket upgrade */
+    OP_OPEN_BODY = 16,      /* a JSON object whose members are not fields (tags): the handler checks them */
 };
 
 struct call;

@@ -1,0 +1,222 @@
+/*
+ * images.c - image.* operations
+ */
+#include <string.h>
+
+#include "api/rest/list.h"
+#include "base/mem.h"
+#include "core/image.h"
+#include "json/json.h"
+
+static void set(json_t *o, const char *key, json_t *value)
+{
+    (void)json_object_set_new(o, key, value);
+}
+
+/* Text of the store, which core wrote. */
+static json_t *stored(const char *text, json_t *otherwise)
+{
+    json_t *j = text != NULL ? json_loads(text, 0, NULL) : NULL;
+
+    if (j == NULL)
+        return otherwise;
+    json_decref(otherwise);
+    return j;
+}
+
+static json_t *image_json(const struct image_row *r)
+{
+    json_t *o = json_object();
+
+    set(o, "id", json_string(r->id));
+    set(o, "names", stored(r->names, json_array()));
+    set(o, "layers", stored(r->layers, json_array()));
+    set(o, "size_bytes", json_integer(r->size_bytes));
+    set(o, "files", json_integer(r->files));
+    set(o, "created_at", js_time_us(r->created_us));
+    set(o, "env", stored(r->env, json_object()));
+    set(o, "workdir", js_string_or_null(r->workdir));
+    set(o, "user", js_string_or_null(r->user));
+    return o;
+}
+
+/* --- import -------------------------------------------------------------------------------------------------------- */
+
+struct upload {
+    struct image_import *import;
+    size_t held;                    /* bytes taken from the client without giving credit back */
+};
+
+static void give_credit(struct call *c, struct upload *u)
+{
+    size_t n = u->held;
+
+    u->held = 0;
+    if (n > 0 && c->stream != NULL)
+        http_stream_consume(c->stream, n);
+}
+
+static void on_body(struct call *c, const void *p, size_t n)
+{
+    struct upload *u = c->user;
+
+    image_import_data(u->import, p, n);
+    u->held += n;
+    if (!image_import_is_full(u->import))
+        give_credit(c, u);
+}
+
+static void on_body_end(struct call *c)
+{
+    image_import_end(((struct upload *)c->user)->import);
+}
+
+static void on_gone(struct call *c)
+{
+    struct upload *u = c->user;
+
+    image_import_cancel(u->import);
+    free(u);
+    call_done(c, CALL_CLIENT_GONE);
+}
+
+static void on_writable(void *ctx)
+{
+    struct call *c = ctx;
+
+    give_credit(c, c->user);
+}
+
+static void on_imported(void *ctx, const struct image_row *image, const struct err *e)
+{
+    struct call *c = ctx;
+    struct upload *u = c->user;
+
+    give_credit(c, u);              /* what is left of the body is dropped */
+    free(u);
+    if (e != NULL)
+        call_fail(c, e);
+    else
+        call_reply(c, 201, image_json(image));
+}
+
+static const struct image_import_ops import_ops = {.on_writable = on_writable, .done = on_imported};
+
+static json_t *read_env(struct call *c, struct err *e)
+{
+    auto_json *env = json_object();
+    const char *item;
+
+    for (size_t i = 0; (item = call_query_nth(c, "env", i)) != NULL; i++) {
+        const char *eq = strchr(item, '=');
+        if (eq == NULL || eq == item) {
+            err_param(e, ERR_INVALID, "env", "env number %zu is not of the form NAME=value", i + 1);
+            return NULL;
+        }
+        auto_free char *name = mem_strndup(item, (size_t)(eq - item));
+        if (json_object_set_new(env, name, json_string(eq + 1)) < 0) {
+            err_param(e, ERR_INVALID, "env", "env number %zu is not valid UTF-8", i + 1);
+            return NULL;
+        }
+    }
+    return take_ptr(&env);
+}
+
+static void import(struct call *c)
+{
+    struct err e;
+    auto_json *env = read_env(c, &e);
+    const char *name = call_query(c, "name");
+    struct image_config cfg = {
+        .name = name != NULL && *name != '\0' ? name : NULL, .env = env, .workdir = call_query(c, "workdir"),
+        .user = call_query(c, "user"),
+    };
+
+    if (env == NULL || image_config_check(&cfg, &e) < 0) {
+        call_fail(c, &e);
+        return;
+    }
+    struct upload *u = mem_zalloc(sizeof *u);
+    c->user = u;
+    c->on_body = on_body;
+    c->on_body_end = on_body_end;
+    c->on_gone = on_gone;
+    u->import = image_import(c->core, &cfg, &import_ops, c);
+}
+
+/* --- the rest ------------------------------------------------------------------------------------------------------ */
+
+static void add_row(void *ctx, const struct image_row *r)
+{
+    page_add(ctx, image_json(r), r->created_us, r->id);
+}
+
+static void list(struct call *c)
+{
+    struct page p;
+    struct err e;
+
+    if (page_init(&p, c, &e) < 0) {
+        call_fail(c, &e);
+        return;
+    }
+    if (store_image_list(core_store(c->core), p.cursor, p.cursor_id, page_limit(&p), add_row, &p, &e) < 0)
+        page_fail(&p, c, &e);
+    else
+        page_reply(&p, c);
+}
+
+static void get(struct call *c)
+{
+    auto_image_row row = {0};
+    struct err e;
+
+    if (image_get(c->core, call_param(c, "id"), &row, &e) < 0)
+        call_fail(c, &e);
+    else
+        call_reply(c, 200, image_json(&row));
+}
+
+static void set_name(struct call *c)
+{
+    auto_image_row row = {0};
+    struct err e;
+
+    if (image_set_name(c->core, call_param(c, "name"), call_string(c, "image", ""), &row, &e) < 0)
+        call_fail(c, &e);
+    else
+        call_reply(c, 200, image_json(&row));
+}
+
+static void delete(struct call *c)
+{
+    struct err e;
+
+    if (image_remove(c->core, call_param(c, "id"), &e) < 0)
+        call_fail(c, &e);
+    else
+        call_reply_empty(c, 204);
+}
+
+static const struct field import_query[] = {
+    {"name", FIELD_STRING, 0, 0, LIMIT_NAME, NULL, "name to point at the image"},
+    {"env", FIELD_STRING, FIELD_REPEATED, 1, LIMIT_ENV_BYTES, NULL, "NAME=value for every sandbox of the image"},
+    {"workdir", FIELD_STRING, FIELD_ABS_PATH, 1, LIMIT_PATH - 1, NULL, "working directory of its sandboxes"},
+    {"user", FIELD_STRING, 0, 1, 128, NULL, "user of its sandboxes, name or id, with optional :group"},
+};
+static const struct field list_query[] = {LIST_FIELDS};
+static const struct field name_body[] = {
+    {"image", FIELD_STRING, FIELD_REQUIRED, 1, LIMIT_NAME, NULL, "image id or name"},
+};
+
+const struct op rest_image_ops[] = {
+    {"image.import", "POST", "/v1/images", "image:write", OP_RAW_BODY, "Import a tar of a root file system", import_query,
+     array_len(import_query), NULL, 0, 201, import},
+    {"image.list", "GET", "/v1/images", "image:read", 0, "List images", list_query, array_len(list_query), NULL, 0, 200, list},
+    {"image.get", "GET", "/v1/images/{id}", "image:read", 0, "An image, by id or name", NULL, 0, NULL, 0, 200, get},
+    {"image.delete", "DELETE", "/v1/images/{id}", "image:write", 0, "Remove an image and its names", NULL, 0, NULL, 0, 204,
+     delete},
+    {"image.name", "PUT", "/v1/images/names/{name}", "image:write", 0, "Point a name at an image", NULL, 0, name_body,
+     array_len(name_body), 200, set_name},
+};
+const size_t rest_image_nops = array_len(rest_image_ops);

@@ -1,0 +1,286 @@
+/*
+ * image.c - importing, naming and removing images
+ */
+#include "core/image.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "core/internal.h"
+#include "core/life.h"
+#include "json/json.h"
+
+#define CHUNK (128 * 1024)                  /* data of one message */
+#define REMOVE_TIMEOUT_MS 60000
+
+struct image_import {
+    struct core *core;
+    struct grpc_call *grpc;                 /* NULL once it has ended, and while a layer is being removed */
+    const struct image_import_ops *ops;
+    void *ctx;
+    char *name;
+    char *env;                              /* JSON object */
+    char *workdir, *user;
+    Quicksand__Node__ImageImportResponse *reply;    /* owned */
+    bool is_bad_reply;
+    bool is_cancelled;
+    char suspect[128];                      /* layer that was being removed when the import began, "" = none */
+};
+
+int image_name_check(const char *name, const char *param, struct err *e)
+{
+    if (spec_check_name(name, param, e) < 0)
+        return -1;
+    if (strncmp(name, "im-", 3) == 0)
+        return err_param(e, ERR_INVALID, param, "%s must not begin with 'im-', as image ids do", param);
+    return 0;
+}
+
+int image_config_check(const struct image_config *cfg, struct err *e)
+{
+    if (cfg->name != NULL && image_name_check(cfg->name, "name", e) < 0)
+        return -1;
+    const struct sandbox_spec spec = {
+        .image = "", .app = "default", .env = cfg->env, .workdir = cfg->workdir, .user = cfg->user,
+    };
+    return spec_check(&spec, e);
+}
+
+static void import_free(struct image_import *im)
+{
+    im->core->imports--;
+    if (im->reply != NULL)
+        quicksand__node__image_import_response__free_unpacked(im->reply, NULL);
+    free(im->name);
+    free(im->env);
+    free(im->workdir);
+    free(im->user);
+    free(im);
+}
+
+static int keep(struct image_import *im, struct image_row *row, struct err *e)
+{
+    struct store *s = im->core->store;
+
+    id_make(row->id, "im-");
+    row->created_us = clock_wall_us();
+    row->size_bytes = (int64_t)im->reply->bytes;
+    row->files = (int64_t)im->reply->files;
+    auto_json *layers = json_pack("[s]", im->reply->layer);
+    row->layers = js_text(layers, false);
+    row->env = mem_strdup(im->env);
+    row->workdir = im->workdir != NULL ? mem_strdup(im->workdir) : NULL;
+    row->user = im->user != NULL ? mem_strdup(im->user) : NULL;
+    if (store_begin(s, STORE_DURABLE, e) < 0)
+        return -1;
+    if (store_image_insert(s, row, e) < 0 || (im->name != NULL && store_image_name(s, im->name, row->id, e) < 0)
+        || store_commit(s, e) < 0) {
+        store_rollback(s);
+        return -1;
+    }
+    auto_json *names = im->name != NULL ? json_pack("[s]", im->name) : json_array();
+    row->names = js_text(names, false);
+    log_info("image.imported", "id=%s bytes=%lld files=%lld", row->id, (long long)row->size_bytes, (long long)row->files);
+    return 0;
+}
+
+static void on_message(struct grpc_call *c, const void *p, size_t n, void *ctx)
+{
+    struct image_import *im = ctx;
+
+    if (im->reply == NULL)
+        im->reply = quicksand__node__image_import_response__unpack(NULL, n, p);
+    else
+        im->is_bad_reply = true;
+    grpc_call_consumed(c, n);
+}
+
+static void on_writable(struct grpc_call *c, void *ctx)
+{
+    struct image_import *im = ctx;
+
+    if (!im->is_cancelled)
+        im->ops->on_writable(im->ctx);
+}
+
+static void on_end(struct grpc_call *c, enum grpc_status status, const struct err *e, void *ctx)
+{
+    struct image_import *im = ctx;
+    auto_image_row row = {0};
+    struct err local = {0};
+
+    im->grpc = NULL;
+    if (im->is_cancelled) {
+        import_free(im);
+        return;
+    }
+    if (status == GRPC_OK) {
+        e = NULL;
+        if (im->reply == NULL || im->is_bad_reply || im->reply->layer == NULL)
+            e = (err_set(&local, ERR_INTERNAL, "the node's answer to an import could not be read"), &local);
+        else if (strcmp(im->suspect, im->reply->layer) == 0)
+            /* The node may have found it there just before it went. */
+            e = (err_set(&local, ERR_UNAVAILABLE, "the same layer was being removed meanwhile: import it again"), &local);
+        else if (keep(im, &row, &local) < 0)
+            e = &local;
+    } else if (e == NULL) {
+        e = (err_set(&local, ERR_UNAVAILABLE, "the node did not answer"), &local);
+    }
+    im->ops->done(im->ctx, e == NULL ? &row : NULL, e);
+    import_free(im);
+}
+
+static const struct grpc_ops import_ops = {.on_message = on_message, .on_writable = on_writable, .on_end = on_end};
+
+static void send_message(struct image_import *im, const Quicksand__Node__ImageImportRequest *m)
+{
+    auto_buf b;
+    size_t n = quicksand__node__image_import_request__get_packed_size(m);
+
+    buf_init(&b, n + 1);
+    (void)quicksand__node__image_import_request__pack(m, buf_reserve(&b, n + 1));
+    grpc_send(im->grpc, b.data, n);
+}
+
+struct image_import *image_import(struct core *c, const struct image_config *cfg, const struct image_import_ops *ops,
+                                  void *ctx)
+{
+    struct image_import *im = mem_zalloc(sizeof *im);
+    Quicksand__Node__ImageImportRequest m = QUICKSAND__NODE__IMAGE_IMPORT_REQUEST__INIT;
+
+    c->imports++;
+    im->core = c;
+    memcpy(im->suspect, c->removing, sizeof im->suspect);
+    im->ops = ops;
+    im->ctx = ctx;
+    im->name = cfg->name != NULL ? mem_strdup(cfg->name) : NULL;
+    im->env = cfg->env != NULL ? js_text(cfg->env, false) : mem_strdup("{}");
+    im->workdir = cfg->workdir != NULL ? mem_strdup(cfg->workdir) : NULL;
+    im->user = cfg->user != NULL ? mem_strdup(cfg->user) : NULL;
+    im->grpc = grpc_client_call(c->node, "/quicksand.node.Node/ImageImport", NULL, 0, 0, &import_ops, im);
+    m.has_max_bytes = m.has_max_files = true;
+    m.max_bytes = IMAGE_BYTES_MAX;
+    m.max_files = IMAGE_FILES_MAX;
+    send_message(im, &m);
+    return im;
+}
+
+void image_import_data(struct image_import *im, const void *p, size_t n)
+{
+    const uint8_t *at = p;
+
+    while (n > 0 && im->grpc != NULL) {
+        size_t part = n < CHUNK ? n : CHUNK;
+        Quicksand__Node__ImageImportRequest m = QUICKSAND__NODE__IMAGE_IMPORT_REQUEST__INIT;
+        m.has_data = true;
+        m.data.data = (uint8_t *)(uintptr_t)at;     /* packing only reads */
+        m.data.len = part;
+        send_message(im, &m);
+        at += part;
+        n -= part;
+    }
+}
+
+bool image_import_is_full(const struct image_import *im)
+{
+    return im->grpc != NULL && grpc_queued(im->grpc) > HTTP_HIGH;
+}
+
+void image_import_end(struct image_import *im)
+{
+    if (im->grpc != NULL)
+        grpc_send_end(im->grpc);
+}
+
+void image_import_cancel(struct image_import *im)
+{
+    im->is_cancelled = true;
+    if (im->grpc != NULL)
+        grpc_cancel(im->grpc);                      /* freed when its end is reported */
+}
+
+int image_get(struct core *c, const char *id_or_name, struct image_row *ret, struct err *e)
+{
+    return store_image_get(c->store, id_or_name, ret, e);
+}
+
+int image_set_name(struct core *c, const char *name, const char *id_or_name, struct image_row *ret, struct err *e)
+{
+    auto_image_row row = {0};
+
+    if (image_name_check(name, "name", e) < 0 || store_image_get(c->store, id_or_name, &row, e) < 0
+        || store_image_name(c->store, name, row.id, e) < 0)
+        return -1;
+    return store_image_get(c->store, name, ret, e);
+}
+
+int image_remove(struct core *c, const char *id_or_name, struct err *e)
+{
+    auto_image_row row = {0};
+    bool is_used = false;
+
+    if (store_image_get(c->store, id_or_name, &row, e) < 0)
+        return -1;
+    if (store_begin(c->store, STORE_FAST, e) < 0)
+        return -1;
+    if (store_image_is_used(c->store, row.id, &is_used, e) < 0)
+        goto fail;
+    if (is_used) {
+        err_set(e, ERR_CONFLICT, "the image %s is in use by a live sandbox", row.id);
+        goto fail;
+    }
+    if (store_image_remove(c->store, row.id, e) < 0 || store_commit(c->store, e) < 0)
+        goto fail;
+    log_info("image.removed", "id=%s", row.id);
+    images_sweep(c);
+    return 0;
+fail:
+    store_rollback(c->store);
+    return -1;
+}
+
+struct removal {
+    struct core *core;
+    char layer[128];
+};
+
+static void on_removed(void *ctx, const ProtobufCMessage *reply, const struct err *e)
+{
+    struct removal *r = ctx;
+    struct core *c = r->core;
+    struct err local;
+    bool is_done = false;
+
+    c->removing[0] = '\0';
+    if (e != NULL && e->code != ERR_NOT_FOUND)
+        log_warn("layer.remove", "layer=%s cause=\"%s\"", r->layer, e->message);   /* the sweep tries again */
+    else if (store_garbage_remove(c->store, r->layer, &local) < 0)
+        log_warn("layer.remove", "layer=%s cause=\"%s\"", r->layer, local.message);
+    else
+        is_done = true;
+    free(r);
+    if (is_done)
+        images_sweep(c);
+}
+
+void images_sweep(struct core *c)
+{
+    Quicksand__Node__LayerRef rq = QUICKSAND__NODE__LAYER_REF__INIT;
+    struct err e;
+
+    if (c->imports > 0 || c->removing[0] != '\0' || c->is_stopping)
+        return;
+    struct removal *r = mem_zalloc(sizeof *r);
+    r->core = c;
+    if (store_garbage_next(c->store, r->layer, sizeof r->layer, &e) < 0 || r->layer[0] == '\0') {
+        free(r);
+        return;
+    }
+    memcpy(c->removing, r->layer, sizeof c->removing);
+    rq.layer = r->layer;
+    (void)node_unary(c, "LayerDelete", &rq.base, &quicksand__node__empty__descriptor, REMOVE_TIMEOUT_MS, true, on_removed, r);
+}

@@ -1,0 +1,49 @@
+/*
+ * image.h - images: rows over layers that the nodes hold
+ *
+ * Called by the dialects. A layer that no image names any more is removed from the node, but never while an import is under
+ * way: the import may be about to name it.
+ */
+#ifndef QS_CORE_IMAGE_H
+#define QS_CORE_IMAGE_H
+
+#include <jansson.h>
+
+#include "core/core.h"
+#include "store/store.h"
+
+#define IMAGE_BYTES_MAX (16ULL << 30)       /* unpacked */
+#define IMAGE_FILES_MAX 4000000
+
+/* What an import needs besides its bytes; borrowed during image_import. */
+struct image_config {
+    const char *name;                       /* NULL = none */
+    const json_t *env;                      /* object of strings, NULL = none */
+    const char *workdir, *user;             /* NULL = none */
+};
+
+struct image_import;
+typedef void (*image_fn)(void *ctx, const struct image_row *image, const struct err *e);
+
+struct image_import_ops {
+    void (*on_writable)(void *ctx);         /* room again after image_import_is_full */
+    image_fn done;                          /* exactly once, unless cancelled */
+};
+
+/* -1 when the configuration is wrong. */
+int image_config_check(const struct image_config *cfg, struct err *e);
+/* Give it the bytes of the archive, then the end. */
+struct image_import *image_import(struct core *c, const struct image_config *cfg, const struct image_import_ops *ops,
+                                  void *ctx);
+void image_import_data(struct image_import *im, const void *p, size_t n);
+bool image_import_is_full(const struct image_import *im);   /* give no more before on_writable */
+void image_import_end(struct image_import *im);
+void image_import_cancel(struct image_import *im);          /* the bytes broke off: nothing is kept */
+
+int image_get(struct core *c, const char *id_or_name, struct image_row *ret, struct err *e);
+int image_set_name(struct core *c, const char *name, const char *id_or_name, struct image_row *ret, struct err *e);
+/* ERR_CONFLICT while a live sandbox uses it. The rows are gone when it returns, the layers soon after. */
+int image_remove(struct core *c, const char *id_or_name, struct err *e);
+int image_name_check(const char *name, const char *param, struct err *e);
+
+#endif
