@@ -53,8 +53,10 @@ def finish(instance, check=True):
     left = instance.stop() if instance.api else []
     INSTANCES.remove(instance)
     tail = instance.log_tail()
+    reports = instance.sanitizer_reports()
     instance.purge()
     if check:
+        assert not reports, "\n".join(reports[:20])
         assert not left, "left behind: " + ", ".join(left[:20]) + "\n" + tail
 
 

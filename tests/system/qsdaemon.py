@@ -265,6 +265,10 @@ class Daemon:
             f.seek(start)
             return "\n".join(f.read()[-200000:].decode(errors="replace").splitlines()[-lines:])
 
+    def sanitizer_reports(self):
+        marks = ("AddressSanitizer", "runtime error:", "UndefinedBehaviorSanitizer")
+        return [line for line in self.log.read_text(errors="replace").splitlines() if any(m in line for m in marks)]
+
     def purge(self):
         """Removes everything that bears this instance's name."""
         give_up = time.monotonic() + 20
