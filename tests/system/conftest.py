@@ -50,7 +50,7 @@ def start(**options):
 
 
 def finish(instance, check=True):
-    left = instance.stop() if instance.api else []
+    left = instance.stop()
     INSTANCES.remove(instance)
     tail = instance.log_tail()
     reports = instance.sanitizer_reports()

@@ -165,9 +165,8 @@ class Daemon:
 
     def stop(self):
         """Orderly: every sandbox deleted, the daemon ended. Returns what is left that should not be."""
-        with contextlib.suppress(httpx.TransportError, KeyError, ValueError):
-            for sb in self.api.get("/v1/sandboxes", params={"state": "any", "limit": 1000}).json()["items"]:
-                self.api.delete(f"/v1/sandboxes/{sb['id']}")
+        if self.api:
+            self.delete_all()
         self.over.set()
         if self.guard:
             self.guard.join()
@@ -183,6 +182,11 @@ class Daemon:
         while (left := self.leftovers()) and time.monotonic() < give_up:
             time.sleep(0.1)
         return left
+
+    def delete_all(self):
+        with contextlib.suppress(httpx.TransportError, KeyError, ValueError):
+            for sb in self.api.get("/v1/sandboxes", params={"state": "any", "limit": 1000}).json()["items"]:
+                self.api.delete(f"/v1/sandboxes/{sb['id']}")
 
     # --- faults
 
