@@ -70,8 +70,9 @@ void h2_free(struct h2 *h)
         return;
     h->is_dead = true;
     if (h->depth == 0) {
-        /* A last word, if it can leave at once. */
-        if (nghttp2_session_terminate_session(h->session, NGHTTP2_NO_ERROR) == 0)
+        /* A last word, if it can leave at once. A client needs none (and nghttp2 1.52 would leak requests that wait). */
+        if (h->conf.on_request != NULL &&
+            nghttp2_session_terminate_session(h->session, NGHTTP2_NO_ERROR) == 0)
             (void)nghttp2_session_send(h->session);
         if (h->net != NULL)
             net_conn_send_now(h->net);
