@@ -19,6 +19,8 @@
  *                             not empty is error_kind "InvalidRange". Files whose size is 0 in stat (as in /proc) are
  *                             read to their end; length is null then.
  *
+ *   "ready": true             (Watch) the first line is {"event_type":"Ready","paths":[]}, once nothing can be missed.
+ *
  * WriteFile answers {"created":bool,"size":N}.
  */
 #ifndef QS_IPC_FS_PROTO_H

@@ -36,7 +36,7 @@ static void answer_entry(struct call *c, const json_t *out)
 
 static void answer_entries(struct call *c, const json_t *out)
 {
-    call_reply(c, 200, fs_entries(out));
+    call_reply(c, 200, fs_entries(out, (size_t)call_query_int(c, "limit", LIMIT_LIST)));
 }
 
 static void answer_hash(struct call *c, const json_t *out)
@@ -58,13 +58,35 @@ static void file_hash(struct call *c)
     fs_ask(c, "Hash", fs_query_path(c), call_query(c, "path"), NULL, answer_hash);
 }
 
+/* What is left of `after` below the directory, which is how the helper names it; NULL if it is not below. */
+static const char *below(const char *directory, const char *after)
+{
+    size_t n = strlen(directory);
+
+    if (after[0] != '/')
+        return after;
+    while (n > 0 && directory[n - 1] == '/')
+        n--;
+    return strncmp(after, directory, n) == 0 && after[n] == '/' ? after + n + 1 : NULL;
+}
+
 static void file_list(struct call *c)
 {
     json_t *args = fs_query_path(c);
     const char *after = call_query(c, "after");
+    struct err e;
 
+    if (after != NULL) {
+        after = below(call_query(c, "path"), after);
+        if (after == NULL) {
+            (void)err_param(&e, ERR_INVALID, "after", "after is not below path");
+            json_decref(args);
+            call_fail(c, &e);
+            return;
+        }
+    }
     json_object_set_new(args, "depth", json_integer((json_int_t)call_query_int(c, "depth", 1)));
-    json_object_set_new(args, "limit", json_integer((json_int_t)call_query_int(c, "limit", LIMIT_LIST)));
+    json_object_set_new(args, "limit", json_integer((json_int_t)call_query_int(c, "limit", LIMIT_LIST) + 1));
     json_object_set_new(args, "hidden", json_boolean(call_query_bool(c, "hidden", true)));
     if (after != NULL)
         fs_put_path(args, "after", after, strlen(after));

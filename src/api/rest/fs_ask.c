@@ -135,7 +135,7 @@ int fs_put_mode(const char *text, json_t *args, struct err *e)
     size_t n = strlen(text);
     if (n == 0 || n > 5 || strspn(text, "01234567") != n || strtoul(text, NULL, 8) > 07777)
         return err_param(e, ERR_INVALID, "mode", "'%.8s' is not an octal mode from 0000 to 7777", text);
-    json_object_set_new(args, "mode", json_integer((json_int_t)strtoul(text, NULL, 8)));
+    json_object_set_new(args, "mode", json_string(text));
     return 0;
 }
 
@@ -166,17 +166,20 @@ json_t *fs_entry(const json_t *in)
     return o;
 }
 
-json_t *fs_entries(const json_t *out)
+json_t *fs_entries(const json_t *list, size_t limit)
 {
-    const json_t *list = json_is_array(out) ? out : json_object_get(out, "items");
-    json_t *o = json_object(), *items = json_array(), *next = json_object_get(out, "next");
-    const json_t *entry;
-    size_t i;
+    static const char *const path_keys[][2] = {{"path", "next"}, {"path_b64", "next_b64"}};
+    json_t *o = json_object(), *items = json_array();
+    size_t n = json_array_size(list);
 
-    json_array_foreach((json_t *)(uintptr_t)list, i, entry)
-        json_array_append_new(items, fs_entry(entry));
+    for (size_t i = 0; i < n && i < limit; i++)
+        json_array_append_new(items, fs_entry(json_array_get(list, i)));
     json_object_set_new(o, "items", items);
-    json_object_set_new(o, "next", next != NULL ? json_incref(next) : json_null());
-    copy(o, out, "next_b64");
+    json_object_set_new(o, "next", json_null());
+    for (size_t i = 0; n > limit && i < array_len(path_keys); i++) {
+        json_t *path = json_object_get(json_array_get(list, limit - 1), path_keys[i][0]);
+        if (path != NULL)
+            json_object_set(o, path_keys[i][1], path);
+    }
     return o;
 }

@@ -21,12 +21,12 @@ json_t *fs_query_path(const struct call *c);
 int fs_body_path(const struct call *c, const char *name, json_t *args, const char *key, struct err *e);
 /* The same from any object (an operation of a batch). */
 int fs_object_path(const json_t *from, const char *name, json_t *args, const char *key, struct err *e);
-/* "0644" into args["mode"] as a number; absent is fine. */
+/* "0644" into args["mode"], checked; absent is fine. */
 int fs_put_mode(const char *text, json_t *args, struct err *e);
 
 /* An entry of the API from one of the helper's; the caller owns it. */
 json_t *fs_entry(const json_t *entry);
-/* {"items", "next"} from the answer to a list. */
-json_t *fs_entries(const json_t *out);
+/* {"items", "next"} from a list of at most limit + 1 entries; next is the path to go on after. */
+json_t *fs_entries(const json_t *list, size_t limit);
 
 #endif

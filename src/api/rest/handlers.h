@@ -23,8 +23,9 @@ void sandbox_stdin(struct call *c);
 void exec_stdin_status(struct call *c);
 /* files_stream.c */
 void file_get(struct call *c);
-void file_put(struct call *c);
 void file_archive_get(struct call *c);
+/* files_upload.c */
+void file_put(struct call *c);
 void file_archive_put(struct call *c);
 /* files_watch.c */
 void file_watch(struct call *c);
