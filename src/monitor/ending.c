@@ -147,7 +147,9 @@ void ending_on_pidfd(void)
         continue;
     mon.phase = PHASE_DEAD;
     if (mon.r.reason == END_NONE) {
-        mon.r.reason = usage_oom_kills() > mon.oom_claimed ? END_OOM_LIMIT : END_KILLED;
+        mon.r.reason = mon.r.started_ms == 0                    ? END_CREATE_FAILED
+                       : usage_oom_kills() > mon.oom_claimed ? END_OOM_LIMIT
+                                                             : END_KILLED;
         set_text(mon.r.message, sizeof mon.r.message, "init ended");
     }
     if (mon.entry == 0 || exec_by_index(mon.entry - 1u)->live) {

@@ -258,7 +258,7 @@ static void on_started(const struct init_started *m)
     e->r.pid = m->pid;
     e->r.started_ms = clock_wall_ms();
     if (e->kill_reason != END_NONE)
-        set_timer(e, TIMER_NONE, NEVER);
+        exec_kill(e, (enum end_reason)e->kill_reason);  /* the kill came before there was anything to kill */
     else if (e->r.timeout_ms == 0 || e->r.timeout_ms > (uint64_t)(NEVER - mon.now_ms))
         set_timer(e, TIMER_NONE, NEVER);
     else
@@ -294,12 +294,8 @@ static enum end_reason reason_of(struct exec *e, const struct init_exited *m)
     return m->signal != 0 ? END_SIGNALED : END_EXITED;
 }
 
-static void on_exited(const struct init_exited *m)
+static void exited(struct exec *e, const struct init_exited *m)
 {
-    struct exec *e = exec_by_seq(m->seq);
-
-    if (e == NULL || !e->live)
-        return;
     e->r.state = EXEC_EXITED;
     e->r.code = m->code;
     e->r.signal = m->signal;
@@ -311,6 +307,25 @@ static void on_exited(const struct init_exited *m)
     spool_drain(e, ERR, true);
     e->r.reason = (uint8_t)reason_of(e, m);
     ended(e);
+}
+
+static void on_exited(const struct init_exited *m)
+{
+    struct exec *e = exec_by_seq(m->seq);
+
+    if (e != NULL && e->live)
+        exited(e, m);
+}
+
+/* It was killed and init has not said so: no wait may hang on init. */
+static void on_unreported(struct exec *e)
+{
+    struct init_exited m = {.code = -1, .signal = 9};
+
+    if (group_is_empty(e->group, e->r.seq))
+        exited(e, &m);
+    else
+        exec_kill(e, (enum end_reason)e->kill_reason);
 }
 
 static int on_message(const struct chan_msg *msg)
@@ -386,8 +401,8 @@ void exec_kill(struct exec *e, enum end_reason reason)
 {
     if (e->live && e->kill_reason == END_NONE)
         e->kill_reason = (uint8_t)reason;
-    if (e->timer == TIMER_TIMEOUT || e->timer == TIMER_GRACE)
-        set_timer(e, TIMER_NONE, NEVER);
+    if (e->live && e->timer != TIMER_START)
+        set_timer(e, TIMER_KILLED, mon.now_ms + UNREPORTED_MS);
     /* Without a group of its own (none could be made) the process group is the best there is. */
     if (!group_kill(e->group, e->r.seq) && e->live)
         (void)exec_signal(e, 9, INIT_SIG_GROUP);
@@ -424,6 +439,9 @@ void exec_on_timer(struct exec *e)
         break;
     case TIMER_GRACE:
         exec_kill(e, END_TIMEOUT);
+        break;
+    case TIMER_KILLED:
+        on_unreported(e);
         break;
     case TIMER_EOF:
         e->s[OUT].eof = true;

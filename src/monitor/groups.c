@@ -164,6 +164,12 @@ bool group_kill(int group, uint32_t seq)
     return fd_write_at(MON_FD_CGROUP, name_of((unsigned)group, "cgroup.kill", name), "1") == 0;
 }
 
+bool group_is_empty(int group, uint32_t seq)
+{
+    return group < 0 || groups.owner[group] != seq || groups.state[group] != G_USED ||
+           is_empty((unsigned)group);
+}
+
 void group_release(int group, uint32_t seq)
 {
     if (group < 0 || groups.owner[group] != seq || groups.state[group] != G_USED)

@@ -171,6 +171,8 @@ int main(void)
 {
     (void)prctl(PR_SET_DUMPABLE, 0);
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGHUP, SIG_IGN);
+    (void)signal(SIGINT, SIG_IGN);
     raise_descriptor_limit();
     mon.now_ms = clock_boot_ms();
     peers_init();

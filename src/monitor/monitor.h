@@ -37,6 +37,7 @@
 #define READY_TIMEOUT_MS 30000      /* SETUP to READY */
 #define START_TIMEOUT_MS 60000      /* EXEC to STARTED */
 #define KILL_AGAIN_MS 1000
+#define UNREPORTED_MS 5000          /* a killed exec of which init says nothing is over by then */
 
 enum { OUT = 0, ERR = 1 };
 
@@ -53,7 +54,7 @@ struct stream {
     uint64_t taken;         /* highest offset that any reader has been sent */
 };
 
-enum exec_timer { TIMER_NONE, TIMER_START, TIMER_TIMEOUT, TIMER_GRACE, TIMER_EOF };
+enum exec_timer { TIMER_NONE, TIMER_START, TIMER_TIMEOUT, TIMER_GRACE, TIMER_KILLED, TIMER_EOF };
 
 struct exec {
     bool used;
@@ -232,6 +233,7 @@ bool groups_want_work(void);
 void groups_work(void);                             /* in idle time */
 int group_take(uint32_t seq, int *ret_fd);          /* index or -1; *ret_fd is the caller's */
 bool group_kill(int group, uint32_t seq);           /* false: not its group (any more) */
+bool group_is_empty(int group, uint32_t seq);       /* true without a group */
 void group_release(int group, uint32_t seq);
 int pipe_take(int which, int ret[2]);               /* [0] ours (non-blocking), [1] the sandbox's; 0 or -errno */
 int terminal_open(uint16_t rows, uint16_t cols, int *ret_ours, int *ret_inner);
@@ -256,7 +258,8 @@ uint64_t usage_oom_kills(void);
 void files_status(void);
 void files_finish(void);
 
-/* filter.c */
+/* filter.c: system calls; landlock.c: files */
 int filter_install(void);
+void landlock_install(void);                        /* where the kernel has it */
 
 #endif

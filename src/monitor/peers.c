@@ -288,7 +288,8 @@ void waiter_try(struct waiter *w)
     if (p->broken || p->blocked)
         return;
     if (!is_ready(w, e)) {
-        due_at(w->until_ms);
+        if (w->until_ms != 0)
+            due_at(w->until_ms);
         return;
     }
     size_t n = reply(w, e, &type);

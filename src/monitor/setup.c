@@ -120,6 +120,7 @@ void setup_on_keeper(void)
         ending_kill(END_CREATE_FAILED, "monitor.sock could not be made");
     usage_open();
     files_status();
+    landlock_install();
     if (filter_install() < 0)
         ending_kill(END_CREATE_FAILED, "the monitor's system call filter could not be installed");
     if (watch_add(MON_FD_INIT, EPOLLIN, SRC_INIT, 0) < 0)

@@ -129,7 +129,7 @@ static void init_signal(const struct chan_msg *m)
             (void)kill(s.scope == INIT_SIG_PROCESS ? children[i].pid : -children[i].pid, s.signal);
 }
 
-static void init_reap(int fd)
+static void init_reap(int fd, bool silent)
 {
     uint8_t out[128];
     int status;
@@ -145,6 +145,8 @@ static void init_reap(int fd)
             else
                 e.signal = WTERMSIG(status);
             children[i].pid = 0;
+            if (silent)
+                continue;
             init_send(fd, INIT_EXITED, out, init_exited_encode(&e, out, sizeof out));
         }
     }
@@ -192,7 +194,7 @@ static _Noreturn void init_main(int fd, int kill_pipe, const struct rig_options 
             struct signalfd_siginfo si;
             while (read(sfd, &si, sizeof si) > 0)
                 continue;
-            init_reap(fd);
+            init_reap(fd, o->behaviour != NULL && strcmp(o->behaviour, "silent") == 0);
         }
         int r = p[0].revents != 0 ? chan_recv(fd, space, sizeof space, 0, &m) : -EAGAIN;
         if (r == 0)

@@ -24,7 +24,8 @@ struct rig_options {
     int ready_error;            /* what init answers to SETUP */
     unsigned ready_delay_ms;
     bool no_configure;
-    const char *behaviour;      /* "", "garbage": init breaks the protocol after READY; "leave": it exits */
+    const char *behaviour;      /* "", "garbage": init breaks the protocol after READY; "leave": it exits;
+                                   "silent": it reports no exit */
 };
 
 struct rig {

@@ -200,6 +200,21 @@ static void large_output_is_whole(void **state)
     assert_int_equal(rig_file(&rig, "1.out", bytes, sizeof bytes), 2688895);
 }
 
+static void large_commands_arrive_whole(void **state)
+{
+    struct exec_record r;
+    static char script[100000];
+
+    memset(script, ' ', sizeof script);
+    memcpy(script, "echo start;", 11);
+    memcpy(script + sizeof script - 10, "echo end;", 10);
+    assert_int_equal(rig_exec(rig.node, "e1", 0, script, NULL, &r), 0);
+    assert_int_equal(rig_wait(rig.node, "e1", 5000, &r), 0);
+    expect_output("e1", 2, "");
+    expect_output("e1", 1, "start\nend\n");
+    assert_int_equal(strlen(r.command), sizeof r.command - 1);
+}
+
 static void nobody_reading_holds_nothing_back(void **state)
 {
     struct exec_record r;
@@ -731,6 +746,7 @@ static void a_start_that_fails_is_told(void **state)
 static void init_is_not_trusted(void **state)
 {
     struct sandbox_record s;
+    struct exec_record r;
 
     rig_start(&rig, &(struct rig_options){.behaviour = "garbage"});
     read_exit(&s);
@@ -740,6 +756,14 @@ static void init_is_not_trusted(void **state)
     rig_start(&rig, &(struct rig_options){.behaviour = "leave"});
     read_exit(&s);
     assert_int_equal(s.reason, END_KILLED);
+    rig_stop(&rig);
+    rig_start(&rig, &(struct rig_options){.behaviour = "silent"});
+    assert_int_equal(rig_exec(rig.node, "e1", 0, "sleep 60", NULL, &r), 0);
+    struct mon_kill k = {.exec_id = "e1"};
+    assert_int_equal(rig_simple(rig.node, MON_KILL, space, mon_kill_encode(&k, space, sizeof space)), 0);
+    assert_int_equal(rig_wait(rig.node, "e1", 8000, &r), 0);    /* init never says that it is dead */
+    assert_int_equal(r.state, EXEC_EXITED);
+    assert_int_equal(r.reason, END_KILLED);
     rig_stop(&rig);
 }
 
@@ -762,6 +786,7 @@ int main(void)
         LIVE(an_exec_id_runs_once),
         LIVE(reads_follow_by_offset),
         LIVE(large_output_is_whole),
+        LIVE(large_commands_arrive_whole),
         LIVE(nobody_reading_holds_nothing_back),
         LIVE(a_reader_frees_room),
         LIVE(a_background_child_does_not_hold_the_end),
