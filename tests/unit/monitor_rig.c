@@ -10,6 +10,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <linux/mount.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -33,6 +35,7 @@
 
 #define V2_MOUNTS {"/sys/fs/cgroup/unified", "/sys/fs/cgroup"}
 #define CHILDREN 1100
+#define MONITOR_UID 64321
 #define SEND_TIMEOUT_MS 10000
 
 /* ---- init ---- */
@@ -252,6 +255,39 @@ void rig_set_oom(struct rig *r, uint64_t kills)
     fd_close(&fd);
 }
 
+/* Terminals of its own, as a sandbox has; where that is not allowed, the machine's. */
+static int open_terminals(void)
+{
+    int fs = (int)syscall(SYS_fsopen, "devpts", FSOPEN_CLOEXEC);
+
+    if (fs >= 0 && syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "ptmxmode", "0666", 0) == 0 &&
+        syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0) {
+        int mount = (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, 0);
+        if (mount >= 0)
+            return mount;
+    }
+    return open("/dev/pts", O_PATH | O_DIRECTORY);
+}
+
+/* What the keeper does for a monitor, which has a uid of its own. */
+static void hand_over(const struct rig *r)
+{
+    auto_close int group = r->group[0] != '\0' ? open(r->group, O_DIRECTORY | O_CLOEXEC) : -1;
+
+    if (group >= 0 && (fchown(group, MONITOR_UID, MONITOR_UID) < 0 ||
+                       fchownat(group, "cgroup.procs", MONITOR_UID, MONITOR_UID, 0) < 0))
+        _exit(103);
+    if (fchown(r->run_dir, MONITOR_UID, MONITOR_UID) < 0)
+        _exit(103);
+}
+
+static void become_monitor(void)
+{
+    if (setgroups(0, NULL) < 0 || setresgid(MONITOR_UID, MONITOR_UID, MONITOR_UID) < 0 ||
+        setresuid(MONITOR_UID, MONITOR_UID, MONITOR_UID) < 0)
+        _exit(104);
+}
+
 static void place(int fd, int where)
 {
     if (fd != where) {
@@ -297,11 +333,15 @@ static _Noreturn void monitor_main(const struct rig *r, int keeper, const struct
     fds[MON_FD_MEMORY] = open(r->dir, O_DIRECTORY);
     fds[MON_FD_CPU] = open(r->dir, O_DIRECTORY);
     fds[MON_FD_PIDS] = open(r->dir, O_DIRECTORY);
-    fds[MON_FD_DEVPTS] = open("/dev/pts", O_PATH | O_DIRECTORY);
+    fds[MON_FD_DEVPTS] = open_terminals();
+    if (geteuid() == 0)
+        hand_over(r);
     for (int i = MON_FD_KEEPER; i < MON_FD_END; i++)
         fds[i] = fcntl(fds[i], F_DUPFD, 64);        /* out of the way of the final numbers */
     for (int i = MON_FD_KEEPER; i < MON_FD_END; i++)
         place(fds[i], i);
+    if (geteuid() == 0)
+        become_monitor();
     (void)syscall(SYS_close_range, MON_FD_END, ~0u, 0);
     char *argv[] = {(char *)(uintptr_t)"quicksand-monitor", NULL};
     char *envp[] = {NULL};

@@ -465,7 +465,7 @@ static void a_terminal(void **state)
     struct mon_exec more = {.rows = 40, .cols = 132};
     uint8_t out[256];
 
-    if (access("/dev/pts/ptmx", R_OK | W_OK) != 0)
+    if (geteuid() != 0 && access("/dev/pts/ptmx", R_OK | W_OK) != 0)
         skip();
     assert_int_equal(rig_exec(rig.node, "e1", MON_EXEC_TTY, "stty -echo size; [ -t 1 ] && echo tty; read x; stty size; cat; exit 7",
                               &more, &r), 0);
