@@ -25,7 +25,8 @@ struct store;
 struct core *core_new(struct loop *l, struct store *store, const char *node_address, const char *data_dir);
 /* Reads the rows that have not ended and starts to drive them to where they should be. */
 int core_start(struct core *c, struct err *e);
-/* Ends every call of the node with ERR_UNAVAILABLE and stops all timers: afterwards no dialect waits for core. */
+/* Ends every call of the node with ERR_UNAVAILABLE and stops all timers: afterwards no dialect waits for core. May be called
+ * again, for calls that came after it. */
 void core_stop(struct core *c);
 void core_free(struct core *c);             /* accepts NULL */
 struct loop *core_loop(struct core *c);

@@ -376,8 +376,10 @@ static void change(void *ctx)
         return;
     }
     struct box *b = life_box(c, row.id);
-    b->expires_ms = row.expires_ms;
-    b->idle_ms = row.idle_ms;
+    if (b != NULL) {                    /* always, except while core stops */
+        b->expires_ms = row.expires_ms;
+        b->idle_ms = row.idle_ms;
+    }
     if (!ch->patch.has_extend && !ch->patch.has_expires && !ch->patch.has_idle) {
         life_answer(c, ch->id, ch->fn, ch->ctx);
         free(ch);

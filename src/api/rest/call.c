@@ -301,7 +301,7 @@ void call_reply_empty(struct call *c, int status)
     finish(IMPL(c), status);
 }
 
-char *error_text(const struct err *e, const char *request_id)
+static json_t *error_json(const struct err *e, const char *request_id)
 {
     const struct err_row *row = err_row(e->code);
     json_t *o = json_object();
@@ -314,14 +314,20 @@ char *error_text(const struct err *e, const char *request_id)
     (void)json_object_set_new(o, "request_id", json_string(request_id));
     if (e->sys_errno != 0)
         (void)json_object_set_new(o, "errno", json_integer(e->sys_errno));
-    auto_json *whole = json_object();
+    json_t *whole = json_object();
     (void)json_object_set_new(whole, "error", o);
-    return js_text(whole, false);
+    return whole;
+}
+
+json_t *call_error_json(const struct call *c, const struct err *e)
+{
+    return error_json(e, c->request_id);
 }
 
 void call_refuse(struct call_impl *ci, const struct err *e)
 {
-    auto_free char *text = error_text(e, ci->request_id);
+    auto_json *body = error_json(e, ci->request_id);
+    auto_free char *text = js_text(body, false);
     int status = err_row(e->code)->http_status;
 
     respond(ci, status, "application/problem+json", text);
@@ -331,13 +337,6 @@ void call_refuse(struct call_impl *ci, const struct err *e)
 void call_fail(struct call *c, const struct err *e)
 {
     call_refuse(IMPL(c), e);
-}
-
-json_t *call_error_json(const struct call *c, const struct err *e)
-{
-    auto_free char *text = error_text(e, c->request_id);
-
-    return json_loads(text, 0, NULL);
 }
 
 void call_done(struct call *c, int status)

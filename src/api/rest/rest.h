@@ -50,7 +50,4 @@ json_t *check_json(const struct op *op, const void *p, size_t n, struct err *e);
 /* The shape of "{id}" and the like; a shape that no object has is ERR_NOT_FOUND. */
 int check_param(const struct op *op, const char *name, size_t name_len, const char *value, struct err *e);
 
-/* The error object of docs/api/rest.md, as text; the caller frees. */
-char *error_text(const struct err *e, const char *request_id);
-
 #endif
