@@ -4,9 +4,10 @@
  * All of it is asked for by members of the operation's JSON; without them the helper behaves as its other callers know
  * it (content on stdin until end of file, content on stdout).
  *
- *   "require_commit": true    (WriteFile, TarIn) stdin is frames: u32 big-endian length and as many bytes; length 0 is
- *                             a sign of life; FS_FRAME_COMMIT ends the content. End of file before it: nothing of a
- *                             WriteFile replaces anything, temporary files are removed, error_kind "Incomplete".
+ *   "require_commit": true    (WriteFile, TarIn) stdin is frames: u32 little-endian length and as many bytes; length
+ *                             FS_FRAME_ALIVE has none and is a sign of life; length FS_FRAME_COMMIT ends the content.
+ *                             End of file before it: nothing of a WriteFile replaces anything, temporary files are
+ *                             removed, error_kind "Incomplete".
  *   "window": N               (ReadFile, TarOut) stdin is signs, a byte each: FS_SIGN_ALIVE, FS_SIGN_CREDIT. At most N
  *                             bytes are written to stdout ahead of credit; each FS_SIGN_CREDIT gives N/2 more. (Output
  *                             that no reader takes is kept outside the sandbox, which must stay small.) End of file:
@@ -26,7 +27,8 @@
 #ifndef QS_IPC_FS_PROTO_H
 #define QS_IPC_FS_PROTO_H
 
-#define FS_FRAME_COMMIT 0xffffffffu
+#define FS_FRAME_COMMIT 0u
+#define FS_FRAME_ALIVE 0xffffffffu
 #define FS_FRAME_MAX (1024 * 1024)
 #define FS_SIGN_ALIVE 'k'
 #define FS_SIGN_CREDIT 'a'

@@ -116,6 +116,6 @@ void file_batch(struct call *c)
         call_fail(c, &e);
         return;
     }
-    auto_free char *text = js_text(c->body, false);
+    auto_free char *text = js_text(ops, false);
     fs_ask(c, "Batch", json_object(), NULL, text, answer);
 }

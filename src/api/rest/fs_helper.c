@@ -67,7 +67,7 @@ static void send(struct fs_helper *h, const void *p, size_t n)
 
 static void send_frame_head(struct fs_helper *h, uint32_t v)
 {
-    uint8_t head[4] = {(uint8_t)(v >> 24), (uint8_t)(v >> 16), (uint8_t)(v >> 8), (uint8_t)v};
+    uint8_t head[4] = {(uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16), (uint8_t)(v >> 24)};
 
     h->framed += sizeof head;
     send(h, head, sizeof head);
@@ -87,7 +87,7 @@ static void on_sign(void *ctx)
     struct fs_helper *h = ctx;
 
     if (h->in == FS_STDIN_FRAMES)
-        send_frame_head(h, 0);
+        send_frame_head(h, FS_FRAME_ALIVE);
     else
         send(h, &alive, 1);
     loop_timer_set(h->signs, SIGN_EVERY_MS);
