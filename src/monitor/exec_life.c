@@ -47,7 +47,9 @@ void exec_fill(const struct exec *e, struct exec_record *ret)
 static int open_terminal(struct exec *e, const struct mon_exec *m)
 {
     int ours;
-    int r = terminal_open(m->rows != 0 ? m->rows : ROWS, m->cols != 0 ? m->cols : COLS, &ours, &e->inner[0]);
+    uint16_t rows = m->rows != 0 ? m->rows : ROWS;
+    uint16_t cols = m->cols != 0 ? m->cols : COLS;
+    int r = terminal_open(rows, cols, &ours, &e->inner[0]);
 
     if (r < 0)
         return r;
@@ -258,7 +260,7 @@ static void on_started(const struct init_started *m)
     e->r.pid = m->pid;
     e->r.started_ms = clock_wall_ms();
     if (e->kill_reason != END_NONE)
-        exec_kill(e, (enum end_reason)e->kill_reason);  /* the kill came before there was anything to kill */
+        exec_kill(e, (enum end_reason)e->kill_reason);  /* at first there was nothing to kill */
     else if (e->r.timeout_ms == 0 || e->r.timeout_ms > (uint64_t)(NEVER - mon.now_ms))
         set_timer(e, TIMER_NONE, NEVER);
     else

@@ -83,7 +83,10 @@ struct exec {
     struct exec_record r;
 };
 
-enum waiter_kind { FOR_FREE, FOR_OK, FOR_ERROR, FOR_EXEC, FOR_WAIT, FOR_READ, FOR_STDIN, FOR_STDIN_NOW, FOR_LIST, FOR_STATUS };
+enum waiter_kind {
+    FOR_FREE,               /* not in use */
+    FOR_OK, FOR_ERROR, FOR_EXEC, FOR_WAIT, FOR_READ, FOR_STDIN, FOR_STDIN_NOW, FOR_LIST, FOR_STATUS,
+};
 
 /* A request whose reply has not been sent yet. */
 struct waiter {
@@ -235,7 +238,8 @@ int group_take(uint32_t seq, int *ret_fd);          /* index or -1; *ret_fd is t
 bool group_kill(int group, uint32_t seq);           /* false: not its group (any more) */
 bool group_is_empty(int group, uint32_t seq);       /* true without a group */
 void group_release(int group, uint32_t seq);
-int pipe_take(int which, int ret[2]);               /* [0] ours (non-blocking), [1] the sandbox's; 0 or -errno */
+/* Of stdin, stdout or stderr: [0] ours (non-blocking), [1] the sandbox's. 0 or -errno. */
+int pipe_take(int which, int ret[2]);
 int terminal_open(uint16_t rows, uint16_t cols, int *ret_ours, int *ret_inner);
 
 /* ending.c */

@@ -249,7 +249,7 @@ static size_t reply(struct waiter *w, struct exec *e, uint16_t *ret_type)
     switch ((enum waiter_kind)w->kind) {
     case FOR_EXEC:
         if (e->r.state == EXEC_FAILED && e->r.reason == END_KILLED)
-            return reply_error(ret_type, ERR_GONE, 0, NULL, "the sandbox ended before the exec had started");
+            return reply_error(ret_type, ERR_GONE, 0, NULL, "the sandbox ended before the exec started");
         return reply_exec(e, ret_type);
     case FOR_WAIT:
         return reply_exec(e, ret_type);

@@ -151,7 +151,7 @@ static int on_stdin(unsigned peer, const struct chan_msg *msg)
     if (e == NULL)
         return 0;
     if (!e->r.stdin_closed && m.len > 0 && m.offset > e->r.stdin_taken) {
-        waiter_error(peer, msg->tag, ERR_RANGE, "offset", "bytes before this offset have not been taken yet");
+        waiter_error(peer, msg->tag, ERR_RANGE, "offset", "bytes before this offset are missing");
         return 0;
     }
     if (!input_has_room(e)) {
@@ -277,7 +277,7 @@ static int on_forget(unsigned peer, const struct chan_msg *msg)
         return 0;
     if (e->live || e->entry) {
         waiter_error(peer, msg->tag, ERR_CONFLICT, "exec_id",
-                     e->entry ? "the entry point is kept as long as its sandbox" : "the exec is still running");
+                     e->entry ? "the entry point cannot be forgotten" : "the exec is still running");
         return 0;
     }
     exec_forget(e);

@@ -20,7 +20,7 @@
 static _Noreturn void give_up(void)
 {
     (void)!write(MON_FD_KILL, "1", 1);
-    monitor_exit(1);            /* init, whose parent is gone, is reaped by the keeper or init of the host */
+    monitor_exit(1);            /* init is reaped by whoever adopts it */
 }
 
 static void reply(uint32_t tag, int error)

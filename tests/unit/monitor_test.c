@@ -467,7 +467,8 @@ static void a_terminal(void **state)
 
     if (geteuid() != 0 && access("/dev/pts/ptmx", R_OK | W_OK) != 0)
         skip();
-    assert_int_equal(rig_exec(rig.node, "e1", MON_EXEC_TTY, "stty -echo size; [ -t 1 ] && echo tty; read x; stty size; cat; exit 7",
+    assert_int_equal(rig_exec(rig.node, "e1", MON_EXEC_TTY,
+                              "stty -echo size; [ -t 1 ] && echo tty; read x; stty size; cat; exit 7",
                               &more, &r), 0);
     struct mon_read_r read = {0};
     uint64_t want = strlen("40 132\r\ntty\r\n");
@@ -633,7 +634,8 @@ static void terminate_kills_who_will_not(void **state)
     struct sandbox_record s;
     int64_t before;
 
-    assert_int_equal(rig_exec(rig.node, "entry", MON_EXEC_ENTRY, "trap '' TERM; echo on; while :; do sleep 1; done", NULL, &r), 0);
+    assert_int_equal(rig_exec(rig.node, "entry", MON_EXEC_ENTRY,
+                              "trap '' TERM; echo on; while :; do sleep 1; done", NULL, &r), 0);
     struct mon_read_r read;
     assert_int_equal(rig_read(rig.node, "entry", 1, 0, 5000, &read, space), 0);
     before = clock_boot_ms();
