@@ -66,7 +66,7 @@ static void tell_progress(const struct unpack_counts *counts, void *arg)
     (void)chan_send(r->job->conn, IMAGE_PROGRESS, 0, out, image_progress_encode(&m, out, sizeof out), NULL, 0);
 }
 
-/* Waits for the one request. *ret_pipe is the read end it came with. */
+/* Waits for the one request. *ret_pipe is the read end it came with. 1 = the peer only wanted to see that we are here. */
 static int receive(const struct job *job, struct image_unpack *ret, int *ret_pipe, struct err *e)
 {
     static uint8_t space[LIMIT_CHANNEL_INLINE];
@@ -76,8 +76,10 @@ static int receive(const struct job *job, struct image_unpack *ret, int *ret_pip
     if (poll(p, 2, REQUEST_WAIT_MS) <= 0 || p[1].revents != 0)
         return err_set(e, ERR_TIMEOUT, "no request came");
     int r = chan_recv(job->conn, space, sizeof space, 0, &m);
-    if (r <= 0)
-        return err_set(e, ERR_MALFORMED, "the connection ended before a request");
+    if (r == 0)
+        return 1;
+    if (r < 0)
+        return err_set(e, ERR_MALFORMED, "not a request");
     if (m.type == IMAGE_UNPACK && m.nfds == 1 && image_unpack_decode(ret, m.data, m.len) == 0)
         *ret_pipe = take_fd(&m.fds[0]);
     chan_msg_done(&m);
@@ -132,6 +134,7 @@ static void describe_left_out(const struct unpack_counts *c, char *out, size_t s
                        c->sockets);
 }
 
+/* As receive: 1 = there was nothing to do. */
 static int unpack(const struct job *job, struct image_done *ret, struct err *e)
 {
     struct running running = {.job = job};
@@ -141,12 +144,13 @@ static int unpack(const struct job *job, struct image_done *ret, struct err *e)
     auto_close int staging = -1;
     auto_close int root = -1;
 
-    if (receive(job, &request, &pipe_fd, e) < 0)
-        return -1;
+    int r = receive(job, &request, &pipe_fd, e);
+    if (r != 0)
+        return r;
     struct source *source = source_new(pipe_fd, job->conn, job->alive, e);
     if (source == NULL)
         return -1;
-    int r = make_staging(job, &staging, &root, e);
+    r = make_staging(job, &staging, &root, e);
     if (r == 0)
         r = unpack_tar(source, root, &(struct unpack_limits){request.max_bytes, request.max_files},
                        tell_progress, &running, &counts, e);
@@ -174,7 +178,10 @@ int job_run(const struct job *job)
     struct err e = {0};
     int64_t start = clock_boot_ms();
 
-    if (unpack(job, &done, &e) < 0) {
+    int r = unpack(job, &done, &e);
+    if (r > 0)
+        return 0;
+    if (r < 0) {
         log_info("image.failed", "job=%s code=%s ms=%" PRId64, job->name, err_row(e.code)->name,
                  clock_boot_ms() - start);
         job_send_error(job->conn, &e);
