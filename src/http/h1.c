@@ -489,11 +489,15 @@ static size_t take_all(struct h1 *h, const char *p, size_t n)
 
 void h1_read(struct h1 *h, const uint8_t *p, size_t n)
 {
+    bool was_head = h->state == HEAD;
+
     h->depth++;
     if (queue_len(&h->in) == 0) {
         size_t used = take_all(h, (const char *)p, n);
         if (!h->is_dead)
             queue_add(&h->in, p + used, n - used);
+        if (!h->is_dead && was_head && (h->state == BODY || h->state == CHUNKED))
+            net_conn_ack_now(h->net);
     } else {
         queue_add(&h->in, p, n);
         run(h);
