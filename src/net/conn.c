@@ -88,6 +88,14 @@ void net_socket_tune(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout_ms, sizeof user_timeout_ms);
 }
 
+void net_conn_ack_now(struct net_conn *c)
+{
+    int on = 1;
+
+    /* Not lasting: the kernel goes back to delaying by itself. Fails on unix sockets, which need it not. */
+    (void)setsockopt(c->fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on);
+}
+
 /* --- life ------------------------------------------------------------------------------------ */
 
 static void stop_io(struct net_conn *c)

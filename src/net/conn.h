@@ -52,6 +52,9 @@ size_t net_conn_queued(const struct net_conn *c);
 /* Have on_fill called and the queue sent soon. */
 void net_conn_kick(struct net_conn *c);
 
+/* Acknowledges what was read now and not with the next data: for a peer that may be holding back the rest of what we wait
+ * for until then (Nagle's algorithm at a client that writes head and body apart; it costs such a request 40 ms). */
+void net_conn_ack_now(struct net_conn *c);
 /* While paused nothing is read; that the peer went away is still noticed (on_end). */
 void net_conn_pause(struct net_conn *c, bool paused);
 /* Send what is queued, close our direction, throw away what still comes for a moment (so that the peer gets to read our
