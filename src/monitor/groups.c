@@ -17,7 +17,9 @@
 #include "sys/fd.h"
 
 #define GROUPS 2048
-#define LOOKS 4             /* groups looked at for being empty each time */
+#define FREE_MOST 8         /* more empty groups are removed */
+#define LOOKS 4             /* groups looked at for being empty at a time */
+#define LOOKS_OWED 16       /* and at most for each exec that ended */
 #define NAME_SIZE 32
 #define RETRY_MS 1000
 
@@ -29,9 +31,10 @@ static struct {
 } groups;
 static unsigned groups_high;    /* none was made from here on */
 static unsigned left;           /* how many are G_LEFT */
+static unsigned spare;          /* how many are G_FREE */
+static unsigned owed;           /* looks for being empty that are still to be done */
 static unsigned latest;         /* the group that was left last */
 static unsigned next_look;
-static bool cannot_make;        /* no group could be made: not tried again and again */
 
 static int ready_group = -1;
 static int ready_fd = -1;
@@ -69,22 +72,39 @@ static bool is_empty(unsigned group)
     return n > 0 && strstr(text, "populated 0") != NULL;
 }
 
+/* Whether it was left and is now free to be used. */
 static bool look(unsigned group)
 {
+    char name[NAME_SIZE];
+
     if (groups.state[group] != G_LEFT || !is_empty(group))
         return false;
+    if (spare >= FREE_MOST && unlinkat(MON_FD_CGROUP, name_of(group, NULL, name), AT_REMOVEDIR) == 0) {
+        groups.state[group] = G_NONE;
+        left--;
+        return false;
+    }
     groups.state[group] = G_FREE;
     left--;
+    spare++;
     return true;
 }
 
-/* A left group that is empty by now: the latest most likely, then a few in turn. */
+/* Moves next_look to the next left group; there is one. */
+static void next_left(void)
+{
+    do
+        next_look = next_look + 1 < groups_high ? next_look + 1 : 0;
+    while (groups.state[next_look] != G_LEFT);
+}
+
+/* A left group that is empty by now: the latest most likely, then some in turn. */
 static int find_empty(void)
 {
     if (left > 0 && look(latest))
         return (int)latest;
-    for (unsigned i = 0; i < LOOKS && i < groups_high && left > 0; i++) {
-        next_look = next_look + 1 < groups_high ? next_look + 1 : 0;
+    for (unsigned i = 0; i < LOOKS && left > 0; i++) {
+        next_left();
         if (look(next_look))
             return (int)next_look;
     }
@@ -94,21 +114,23 @@ static int find_empty(void)
 static int make_group(void)
 {
     char name[NAME_SIZE];
+    unsigned g = 0;
 
-    if (groups_high == GROUPS || cannot_make)
+    while (g < groups_high && groups.state[g] != G_NONE)
+        g++;
+    if (g == GROUPS)
         return -1;
-    if (mkdirat(MON_FD_CGROUP, name_of(groups_high, NULL, name), 0755) < 0 && errno != EEXIST) {
-        cannot_make = true;
+    if (mkdirat(MON_FD_CGROUP, name_of(g, NULL, name), 0755) < 0 && errno != EEXIST)
         return -1;
-    }
     /* Init, whose uid is another, starts programs right inside it. The common ancestor's cgroup.procs
      * keeps everybody else from moving anything here. */
-    if (fchmodat(MON_FD_CGROUP, name_of(groups_high, "cgroup.procs", name), 0666, 0) < 0) {
-        cannot_make = true;
+    if (fchmodat(MON_FD_CGROUP, name_of(g, "cgroup.procs", name), 0666, 0) < 0)
         return -1;
-    }
-    groups.state[groups_high] = G_FREE;
-    return (int)groups_high++;
+    groups.state[g] = G_FREE;
+    spare++;
+    if (g == groups_high)
+        groups_high++;
+    return (int)g;
 }
 
 static int open_group(unsigned group)
@@ -150,6 +172,7 @@ int group_take(uint32_t seq, int *ret_fd)
         *ret_fd = fd;
     }
     groups.state[g] = G_USED;
+    spare--;
     groups.owner[g] = seq;
     return g;
 }
@@ -177,6 +200,7 @@ void group_release(int group, uint32_t seq)
     groups.state[group] = G_LEFT;
     latest = (unsigned)group;
     left++;
+    owed = owed + 2 < LOOKS_OWED ? owed + 2 : LOOKS_OWED;
 }
 
 static int make_pipe(int which, int ret[2])
@@ -211,7 +235,7 @@ bool groups_want_work(void)
 {
     if (mon.now_ms < work_not_before_ms)
         return false;
-    if (ready_group < 0 && !cannot_make)
+    if (ready_group < 0 || (owed > 0 && left > 0))
         return true;
     for (int i = 0; i < 3; i++)
         if (ready_pipes[i][0] < 0)
@@ -221,6 +245,11 @@ bool groups_want_work(void)
 
 void groups_work(void)
 {
+    if (ready_group >= 0)
+        for (unsigned i = 0; i < LOOKS && owed > 0 && left > 0; i++, owed--) {
+            next_left();
+            (void)look(next_look);
+        }
     if (ready_group < 0) {
         int g = get_group();
         ready_fd = g >= 0 ? open_group((unsigned)g) : -1;

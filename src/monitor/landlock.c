@@ -42,7 +42,8 @@ void landlock_install(void)
     if (allow(ruleset, mon.run_dir,
               READ | WRITE | LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE) &&
         allow(ruleset, MON_FD_CGROUP,
-              READ | WRITE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_MAKE_DIR) &&
+              READ | WRITE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_MAKE_DIR |
+                  LANDLOCK_ACCESS_FS_REMOVE_DIR) &&
         allow(ruleset, MON_FD_MEMORY, READ) && allow(ruleset, MON_FD_CPU, READ) &&
         allow(ruleset, MON_FD_PIDS, READ) && allow(ruleset, MON_FD_DEVPTS, READ | WRITE))
         (void)syscall(SYS_landlock_restrict_self, ruleset, 0);

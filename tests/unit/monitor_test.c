@@ -434,6 +434,23 @@ static void groups_are_used_again(void **state)
     }
     (void)snprintf(path, sizeof path, "%s/x8", rig.group);
     assert_int_equal(stat(path, &st), -1);
+    for (int i = 0; i < 40; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "m%d", i);
+        (void)rig_send_exec(rig.node, id, 0, "sleep 0.3", NULL);
+    }
+    for (int i = 0; i < 40; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "m%d", i);
+        assert_int_equal(rig_wait(rig.node, id, 5000, &r), 0);
+    }
+    (void)usleep(100000);
+    int there = 0;
+    for (int i = 0; i < 60; i++) {
+        (void)snprintf(path, sizeof path, "%s/x%d", rig.group, i);
+        there += stat(path, &st) == 0;
+    }
+    assert_in_range(there, 1, 10);
 }
 
 static void signals_and_kills(void **state)
