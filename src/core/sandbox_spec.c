@@ -238,6 +238,23 @@ static void fill_limits(const struct sandbox_row *row, const json_t *spec, Quick
     rq->log_bytes = LIMIT_LOG_BYTES;
 }
 
+/* A label of the domain name system out of a name, which may have other characters and other ends. */
+static void make_hostname(const struct sandbox_row *row, char out[64])
+{
+    size_t n = 0;
+
+    for (const char *p = row->name; *p != '\0' && n < 63; p++) {
+        bool is_alnum = (*p >= '0' && *p <= '9') || (*p >= 'A' && *p <= 'Z') || (*p >= 'a' && *p <= 'z');
+        if (is_alnum || n > 0)
+            out[n++] = is_alnum ? *p : '-';
+    }
+    while (n > 0 && out[n - 1] == '-')
+        n--;
+    out[n] = '\0';
+    if (n == 0)
+        (void)snprintf(out, 64, "%s", row->id);
+}
+
 int spec_with_request(const struct sandbox_row *row, const struct image_row *image,
                       void (*fn)(void *ctx, const Quicksand__Node__CreateRequest *rq), void *ctx, struct err *e)
 {
@@ -245,7 +262,7 @@ int spec_with_request(const struct sandbox_row *row, const struct image_row *ima
     Quicksand__Node__Defaults defaults = QUICKSAND__NODE__DEFAULTS__INIT;
     Quicksand__Node__Command command = QUICKSAND__NODE__COMMAND__INIT;
     struct request_parts p = {0};
-    char hostname[64];                  /* a label of the domain name system: 63 bytes */
+    char hostname[64];
 
     p.spec = js_parse(row->spec, strlen(row->spec), 4 * LIMIT_JSON_BODY, e);
     p.layers = p.spec != NULL ? js_parse(image->layers, strlen(image->layers), LIMIT_JSON_BODY, e) : NULL;
@@ -256,7 +273,7 @@ int spec_with_request(const struct sandbox_row *row, const struct image_row *ima
     const char *workdir = json_string_value(json_object_get(p.spec, "workdir"));
     const json_t *argv = json_object_get(p.spec, "command");
     rq.sandbox_id = (char *)(uintptr_t)row->id;
-    (void)snprintf(hostname, sizeof hostname, "%.63s", row->name[0] != '\0' ? row->name : row->id);
+    make_hostname(row, hostname);
     rq.hostname = hostname;
     fill_limits(row, p.spec, &rq);
     fill_layers(&p, &rq);
