@@ -3,7 +3,8 @@
  *
  * Each exec runs in a group of its own below the sandbox's, so that its whole tree can be killed by one
  * write. A group is used again once nothing is left in it; one that a daemon still lives in is left
- * alone. One set of pipes and one group lie ready, so that an exec does not wait for them.
+ * alone, and one that was killed is removed: the kernel (seen on 6.18) compares the group's count of kills with
+ * that of the group init lives in, and kills at birth whatever CLONE_INTO_CGROUP starts there. One set of pipes and one group lie ready, so that an exec does not wait for them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +29,7 @@ enum { G_NONE, G_FREE, G_USED, G_LEFT };
 static struct {
     uint8_t state[GROUPS];
     uint32_t owner[GROUPS];     /* seq of the exec that is or was in it */
+    bool killed[GROUPS];        /* must not be used again */
 } groups;
 static unsigned groups_high;    /* none was made from here on */
 static unsigned left;           /* how many are G_LEFT */
@@ -79,11 +81,15 @@ static bool look(unsigned group)
 
     if (groups.state[group] != G_LEFT || !is_empty(group))
         return false;
-    if (spare >= FREE_MOST && unlinkat(MON_FD_CGROUP, name_of(group, NULL, name), AT_REMOVEDIR) == 0) {
+    bool remove = spare >= FREE_MOST || groups.killed[group];
+    if (remove && unlinkat(MON_FD_CGROUP, name_of(group, NULL, name), AT_REMOVEDIR) == 0) {
         groups.state[group] = G_NONE;
+        groups.killed[group] = false;
         left--;
         return false;
     }
+    if (groups.killed[group])
+        return false;
     groups.state[group] = G_FREE;
     left--;
     spare++;
@@ -184,6 +190,7 @@ bool group_kill(int group, uint32_t seq)
     if (group < 0 || groups.owner[group] != seq ||
         (groups.state[group] != G_USED && groups.state[group] != G_LEFT))
         return false;
+    groups.killed[group] = true;
     return fd_write_at(MON_FD_CGROUP, name_of((unsigned)group, "cgroup.kill", name), "1") == 0;
 }
 
