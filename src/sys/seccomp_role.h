@@ -5,7 +5,7 @@
  * before the first byte of a stranger. A call outside the groups answers ENOSYS, so that libraries take
  * their fallback and an intruder gets nothing. No group reaches mount, ptrace, bpf, keyrings, modules,
  * namespaces or other users' processes. The groups suffice for AddressSanitizer, but not for its leak
- * check at exit (run sanitized roles with detect_leaks=0).
+ * check at exit, which is therefore off in whatever links this.
  */
 #ifndef QS_SYS_SECCOMP_ROLE_H
 #define QS_SYS_SECCOMP_ROLE_H
