@@ -81,7 +81,8 @@ int user_find(const char *spec, struct user *ret)
     snprintf(ret->home, sizeof ret->home, "/");
     bool named = n > 0 && find_passwd(name, 0, ret);
     if (!named) {
-        if (n > 0 && !user_id_parse(name, &uid))
+        /* Root is there in an image that lists no users, too. */
+        if (n > 0 && strcmp(name, "root") != 0 && !user_id_parse(name, &uid))
             return -ENOENT;
         named = find_passwd(NULL, uid, ret);
         if (!named) {
@@ -90,10 +91,12 @@ int user_find(const char *spec, struct user *ret)
         }
     }
     if (group != NULL) {
-        uint32_t gid;
+        uint32_t gid = 0;
         if (find_group(group, &ret->gid))
             return 0;
-        if (!user_id_parse(group, &gid))
+        if (strcmp(group, "root") == 0)
+            gid = 0;
+        else if (!user_id_parse(group, &gid))
             return -ENOENT;
         ret->gid = gid;
         return 0;

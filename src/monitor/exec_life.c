@@ -480,9 +480,9 @@ void execs_end_all(void)
             failed(e, END_KILLED, 0, "init");
             continue;
         }
-        /* Killed with the sandbox; nobody was left to report it. */
+        /* Ended with the sandbox; nobody was left to report it. */
         e->r.state = EXEC_EXITED;
-        e->r.reason = e->kill_reason != END_NONE ? e->kill_reason : (uint8_t)END_KILLED;
+        e->r.reason = e->kill_reason != END_NONE ? e->kill_reason : (uint8_t)END_TERMINATED;
         e->r.code = -1;
         e->r.signal = 9;
         ended(e);

@@ -3,6 +3,7 @@
 import base64
 import concurrent.futures
 import hashlib
+import json
 import os
 import threading
 import time
@@ -252,12 +253,11 @@ def test_ur022_a_silent_run_sends_heartbeats(api):
         t0 = time.monotonic()
         body = {"command": ["sh", "-c", "sleep 19; echo done"]}
         with api.stream("POST", f"/v1/sandboxes/{sb.id}/run", json=body, timeout=60) as r:
-            first = next(r.iter_raw())
+            chunks = r.iter_raw()
+            first = next(chunks)
             assert time.monotonic() - t0 < 18
             assert first.strip() == b""
-            rest = b"".join(r.iter_raw())
-        import json
-
+            rest = b"".join(chunks)
         assert json.loads(rest)["stdout"] == "done\n"
 
 
