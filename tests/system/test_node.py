@@ -3,8 +3,10 @@ The node by itself: every method of node.proto against real sandboxes, without c
 """
 
 import hashlib
+import io
 import os
 import signal
+import tarfile
 import threading
 import time
 
@@ -225,7 +227,6 @@ def test_read_follows_and_resumes(sandbox):
 def test_slow_reader(daemon, sandbox):
     """A reader that takes nothing does not hold the program back, and costs the node little memory."""
     n = 200 * 1024 * 1024
-    stream = sandbox.node.ExecRead(ref=sandbox.ref("big"), stream=1, follow=True, timeout=120)
     sandbox.start(sh(f"head -c {n} /dev/zero; echo end >&2"), exec_id="big")
     stream = iter(sandbox.node.ExecRead(ref=sandbox.ref("big"), stream=1, follow=True, timeout=120))
     first = next(stream)
@@ -331,6 +332,57 @@ def test_many_at_once(sandbox):
     for t in threads:
         t.join()
     assert results == {i: b"n%d\n" % i for i in range(50)}
+
+
+# --- images
+
+
+def tar_of(files):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as t:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(content), 0o755
+            t.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def chunks(data, size=100_000, **first):
+    yield {**first, "data": data[:size]}
+    for at in range(size, len(data), size):
+        yield {"data": data[at:at + size]}
+
+
+def test_image_import(node, layers, daemon):
+    tar = tar_of({"opt/hello": b"#!/bin/sh\necho from the layer\n", "opt/large": os.urandom(5_000_000)})
+    r = node.ImageImport(chunks(tar))
+    assert r.layer == hashlib.sha256(tar).hexdigest() and r.files >= 2 and r.bytes >= 5_000_000
+    with NodeSandbox(node, [r.layer] + layers) as sb:
+        assert sb.run(["/opt/hello"])[0] == b"from the layer\n"
+        fails("conflict", node.LayerDelete, layer=r.layer)
+    node.LayerDelete(layer=r.layer)
+    node.LayerDelete(layer=r.layer)
+    assert not (daemon.data_dir / "layers" / r.layer).exists()
+    fails("invalid_argument", node.LayerDelete, layer="../run")
+
+
+def test_bad_imports(node, daemon):
+    before = sorted(os.listdir(daemon.data_dir / "layers"))
+    tar = tar_of({"a": os.urandom(3_000_000)})
+    with pytest.raises(NodeError):
+        node.ImageImport(chunks(b"this is no tar at all" * 1000))
+    with pytest.raises(NodeError):
+        node.ImageImport(chunks(tar[:2_000_000]))
+    fails("too_large", node.ImageImport, chunks(tar, max_bytes=1_000_000))
+    fails("malformed_request", node.ImageImport, [])
+
+    def leaves():
+        yield from chunks(tar[:1_000_000])
+        time.sleep(3)
+
+    with pytest.raises(NodeError):
+        node.ImageImport(leaves(), timeout=0.5)
+    eventually(lambda: sorted(os.listdir(daemon.data_dir / "layers")) == before)
 
 
 # --- faults
