@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -34,6 +35,8 @@
 #define DEV_ATTRIBUTES (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC)
 /* Under memory pressure of the host, programs of sandboxes go before anything of the host's own. */
 #define OOM_SCORE "500"
+/* Building gives way to sandboxes at work; monitor and init go on at the usual priority. */
+#define BUILD_NICE 5
 
 /* Descriptors of the monitor, in the order in which it finds them from 3 on. */
 enum { FD_KEEPER, FD_INIT, FD_INIT_PIDFD, FD_CGROUP, FD_KILL, FD_MEMORY, FD_CPU, FD_PIDS, FD_DEVPTS, FD_EXE, FD_COUNT };
@@ -155,6 +158,8 @@ static int equip_init(struct parts *p, struct err *e)
     r = fd_write_at(AT_FDCWD, name, OOM_SCORE);
     if (r < 0)
         return err_sys(e, -r, "set the OOM score of init");
+    if (setpriority(PRIO_PROCESS, (id_t)p->init_pid, 0) < 0)
+        return err_sys(e, errno, "set the priority of init");
     p->userns = idmap_open_userns(p->init_pid);
     if (p->userns < 0)
         return err_sys(e, -p->userns, "open the user namespace of slot %" PRIu32, p->slot);
@@ -242,6 +247,7 @@ void slot_build(uint32_t slot, int channel)
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || spawner == 1)
         _exit(1);
     (void)setsid();
+    (void)setpriority(PRIO_PROCESS, 0, BUILD_NICE);
     detach_stdio();
     if (build(&p, &e) < 0) {
         (void)chan_send(channel, SLOT_FAILED, 0, e.message, strlen(e.message), NULL, 0);
@@ -250,7 +256,7 @@ void slot_build(uint32_t slot, int channel)
     if (say_ready(&p, &e) < 0 || place(&p, &e) < 0)
         _exit(1);
     uint32_t uid = slot_monitor_uid(slot);
-    if (caps_become_user(uid, uid) < 0)
+    if (setpriority(PRIO_PROCESS, 0, 0) < 0 || caps_become_user(uid, uid) < 0)
         _exit(1);
     (void)process_exec(3 + FD_EXE, argv, envp);
     _exit(1);
