@@ -3,8 +3,9 @@
  *
  * Each exec runs in a group of its own below the sandbox's, so that its whole tree can be killed by one
  * write. A group is used again once nothing is left in it; one that a daemon still lives in is left
- * alone, and one that was killed is removed: the kernel (seen on 6.18) compares the group's count of kills with
- * that of the group init lives in, and kills at birth whatever CLONE_INTO_CGROUP starts there. One set of pipes and one group lie ready, so that an exec does not wait for them.
+ * alone, and one that was killed is removed: the kernel (seen on 6.18) compares the group's count of
+ * kills with that of the group init lives in, and kills at birth whatever CLONE_INTO_CGROUP starts
+ * there. One set of pipes and one group lie ready, so that an exec does not wait for them.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/mount.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -62,8 +63,6 @@ static void child_run(const struct init_exec *x, struct exec_spec *s, struct cha
 
     if ((x->flags & INIT_EXEC_MERGE) != 0)
         err = out;
-    if ((x->flags & INIT_EXEC_CGROUP) != 0)
-        (void)fd_write_at(m->fds[n], "cgroup.procs", "0");
     (void)setsid();
     if ((x->flags & INIT_EXEC_TTY) != 0)
         (void)ioctl(in, TIOCSCTTY, 0);
@@ -80,6 +79,18 @@ static void child_run(const struct init_exec *x, struct exec_spec *s, struct cha
     int e = errno;
     (void)!write(status, &e, sizeof e);
     _exit(127);
+}
+
+/* As the init of a sandbox does it: the child starts in its group. */
+static pid_t fork_into(const struct init_exec *x, const struct chan_msg *m)
+{
+    struct clone_args args = {.exit_signal = SIGCHLD};
+
+    if ((x->flags & INIT_EXEC_CGROUP) != 0) {
+        args.flags = CLONE_INTO_CGROUP;
+        args.cgroup = (uint64_t)m->fds[m->nfds - 1];
+    }
+    return (pid_t)syscall(SYS_clone3, &args, sizeof args);
 }
 
 static void init_exec(int fd, struct chan_msg *m)
@@ -99,7 +110,7 @@ static void init_exec(int fd, struct chan_msg *m)
         _exit(10);
     if (pipe(status) < 0)
         _exit(11);
-    pid_t pid = fork();
+    pid_t pid = fork_into(&x, m);
     if (pid == 0)
         child_run(&x, &s, m, status[1]);
     fd_close(&status[1]);

@@ -410,6 +410,14 @@ static void only_its_own_tree_is_killed(void **state)
     assert_int_equal(kill((pid_t)strtol(text, NULL, 10), 0), -1);
     text[rig_file(&rig, "daemon", text, sizeof text - 1)] = '\0';
     assert_int_equal(kill((pid_t)strtol(text, NULL, 10), 0), 0);
+    /* What runs after a kill is not hit by it. */
+    for (int i = 0; i < 20; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "n%d", i);
+        assert_int_equal(rig_exec(rig.node, id, 0, "exit 3", NULL, &r), 0);
+        assert_int_equal(rig_wait(rig.node, id, 5000, &r), 0);
+        assert_int_equal(r.code, 3);
+    }
     /* The group of a kill by request is the exec's even after it has ended. */
     struct mon_kill k = {.exec_id = "e1"};
     uint8_t out[128];
