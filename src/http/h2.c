@@ -24,6 +24,8 @@
 /* Malformed frames that cost a stream: the same from the other side. */
 #define INVALID_BURST 256
 #define INVALID_RATE 10
+/* How long, at least and at most twice, a client may go on sending a body behind a complete response. */
+#define GRACE_MS 1000
 /* A peer that goes on that far over LIMIT_HTTP_HEAD means harm. */
 #define HEAD_ABUSE (16 * (size_t)LIMIT_HTTP_HEAD)
 
@@ -43,6 +45,7 @@ static void destroy(struct h2 *h)
     nghttp2_session_del(h->session);
     net_conn_free(h->net);
     head_done(&h->head);
+    loop_timer_free(h->grace);
     void (*on_gone)(void *) = h->conf.on_gone;
     void *owner = h->conf.owner;
     free(h);
@@ -168,6 +171,27 @@ static ssize_t on_read_length(nghttp2_session *s, uint8_t type, int32_t id, int3
     return max_frame < FRAME_SIZE ? max_frame : FRAME_SIZE;
 }
 
+/* Resets the answered streams that were there at the last turn of this timer already. */
+static void on_grace_over(void *arg)
+{
+    struct h2 *h = arg;
+
+    h->is_grace_running = false;
+    for (struct http_stream *st = h->streams; st != NULL; st = st->next) {
+        if (!st->is_answered || st->peer_ended)
+            continue;
+        if (st->is_grace_over)
+            (void)nghttp2_submit_rst_stream(h->session, NGHTTP2_FLAG_NONE, st->id, NGHTTP2_NO_ERROR);
+        else
+            h->is_grace_running = true;
+        st->is_grace_over = true;
+    }
+    if (h->is_grace_running)
+        loop_timer_set(h->grace, GRACE_MS);
+    if (h->net != NULL)
+        net_conn_kick(h->net);
+}
+
 static int on_frame_send(nghttp2_session *s, const nghttp2_frame *frame, void *arg)
 {
     struct h2 *h = arg;
@@ -176,9 +200,16 @@ static int on_frame_send(nghttp2_session *s, const nghttp2_frame *frame, void *a
         !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM) || h->conf.on_request == NULL)
         return 0;
     struct http_stream *st = nghttp2_session_get_stream_user_data(s, frame->hd.stream_id);
-    /* The response is complete: what the peer would still send is of no use. */
-    if (st != NULL && !st->peer_ended)
-        (void)nghttp2_submit_rst_stream(s, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_NO_ERROR);
+    /* The response is complete: what the peer would still send is of no use. But a reset that comes with the response
+     * makes some clients (curl 7.88) forget the response, so they get a moment to read it and stop by themselves. */
+    if (st != NULL && !st->peer_ended) {
+        st->is_answered = true;
+        if (h->grace == NULL)
+            h->grace = loop_timer_new(h->conf.loop, on_grace_over, h);
+        if (!h->is_grace_running)
+            loop_timer_set(h->grace, GRACE_MS);
+        h->is_grace_running = true;
+    }
     return 0;
 }
 

@@ -21,6 +21,8 @@ struct h2 {
     int close_errno;
     int invalid;                    /* bucket of malformed frames */
     int64_t invalid_ms;
+    struct loop_timer *grace;       /* server: streams whose response is complete and whose request is not */
+    bool is_grace_running;
     bool is_tls;
     bool is_dead;                   /* to be destroyed when depth is 0 */
     bool is_failed;                 /* the peer broke the protocol: say so and close */

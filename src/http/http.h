@@ -28,8 +28,8 @@
 #include "loop/loop.h"
 
 #define HTTP_WINDOW (4 * 1024 * 1024)
-#define HTTP_HIGH (1024 * 1024)
-#define HTTP_LOW (256 * 1024)
+#define HTTP_HIGH (256 * 1024)
+#define HTTP_LOW (64 * 1024)
 
 struct http_stream;
 struct http_server;
@@ -69,6 +69,7 @@ enum http_close {
 
 struct http_ops {
     void (*on_response)(struct http_stream *st, const struct http_response *rs, void *ctx); /* client */
+    /* Server: not called any more after http_stream_end. */
     void (*on_body)(struct http_stream *st, const void *p, size_t n, void *ctx);
     /* End of the peer's body; trailers may be empty. Client: the response is complete. */
     void (*on_body_end)(struct http_stream *st, const struct http_header *trailers, size_t n, void *ctx);

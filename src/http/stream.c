@@ -145,7 +145,8 @@ void stream_body(struct http_stream *st, const void *p, size_t n)
     if (st->is_cancelled || n == 0)
         return;
     st->unconsumed += n;
-    if (st->ops != NULL && st->ops->on_body != NULL)
+    bool is_wanted = st->is_client || !st->has_ended;   /* behind a complete response nobody waits for it */
+    if (is_wanted && st->ops != NULL && st->ops->on_body != NULL)
         st->ops->on_body(st, p, n, st->ctx);
     else
         http_stream_consume(st, n);

@@ -50,6 +50,8 @@ struct http_stream {
     bool is_cancelled;
     bool is_deferred;               /* HTTP/2: the sender waits for bytes */
     bool is_writable_due;
+    bool is_answered;               /* HTTP/2 server: the response is sent, the request still comes */
+    bool is_grace_over;
 };
 
 /* What a connection, h1 or h2, gets from server.c or client.c. */
