@@ -301,6 +301,18 @@ void call_reply_empty(struct call *c, int status)
     finish(IMPL(c), status);
 }
 
+/* The node names fields as node.proto does; callers know them by the names of this API. */
+static const char *field_name(const char *param)
+{
+    if (strcmp(param, "argv") == 0)
+        return "command";
+    if (strcmp(param, "cwd") == 0 || strcmp(param, "defaults.cwd") == 0)
+        return "workdir";
+    if (strncmp(param, "defaults.", 9) == 0)
+        return param + 9;
+    return param;
+}
+
 static json_t *error_json(const struct err *e, const char *request_id)
 {
     const struct err_row *row = err_row(e->code);
@@ -308,7 +320,7 @@ static json_t *error_json(const struct err *e, const char *request_id)
 
     (void)json_object_set_new(o, "code", json_string(row->name));
     (void)json_object_set_new(o, "message", js_string_lossy(e->message));
-    (void)json_object_set_new(o, "param", e->param[0] != '\0' ? js_string_lossy(e->param) : json_null());
+    (void)json_object_set_new(o, "param", e->param[0] != '\0' ? js_string_lossy(field_name(e->param)) : json_null());
     (void)json_object_set_new(o, "hint", js_string_lossy(e->hint[0] != '\0' ? e->hint : row->hint));
     (void)json_object_set_new(o, "retryable", json_boolean(row->retryable));
     (void)json_object_set_new(o, "request_id", json_string(request_id));
