@@ -2,12 +2,14 @@
 
 import errno
 import fcntl
+import json
 import os
 import select
 import shutil
 import signal
 import struct
 import subprocess
+import tarfile
 import termios
 import time
 
@@ -330,3 +332,57 @@ def test_the_end_of_the_channel_ends_everything(image):
     b.close()
     assert select.select([pidfd], [], [], 5)[0]
     os.close(pidfd)
+
+
+def helper(box, op, stdin=b"", **args):
+    e, out, err = box.run(["/__modal/.bin/modal-sandbox-fs-tools", json.dumps({op: args})], stdin=stdin, helper=True)
+    return e["code"], out, json.loads(err)["error_kind"] if e["code"] else err
+
+
+def test_the_helper_on_the_sandbox_s_own_mounts(box):
+    # Files of the image are replaced at once, and their own mounts in place.
+    box.run(["sh", "-c", "echo 'x' > /tmp/plain; chmod 640 /tmp/plain"])
+    assert helper(box, "WriteFile", b"new os\n", path="/usr/lib/os-release")[0] == 0
+    assert helper(box, "WriteFile", b"10.0.0.1 a\n", path="/etc/hosts")[0] == 0
+    assert helper(box, "ReadFile", path="/etc/hosts")[1] == b"10.0.0.1 a\n"
+    assert box.run(["cat", "/usr/lib/os-release"])[1] == b"new os\n"
+    assert helper(box, "Remove", path="/etc/hosts")[2] == "Refused"
+    assert helper(box, "Remove", path="/proc", recursive=True)[2] == "Refused"
+    assert helper(box, "Remove", path="/", recursive=True)[2] == "Refused"
+    # A directory of the image cannot be renamed by overlay, so it is copied.
+    assert helper(box, "Move", **{"from": "/etc/pam.d", "to": "/etc/pam.moved"})[0] == 0
+    assert box.run(["sh", "-c", "ls /etc/pam.moved | wc -l; ls /etc/pam.d 2>&1 | wc -l"])[1].split()[0] != b"0"
+    assert helper(box, "ReadFile", path="/dev/zero")[2] == "SpecialFile"
+    assert b"VmRSS" in helper(box, "ReadFile", path="/proc/self/status")[1]
+    assert box.run(["sh", "-c", "find / -xdev -name '.qs-*' 2>/dev/null"])[1] == b""
+
+
+def test_the_helper_watches_image_directories(box):
+    r, w = os.pipe()
+    stop_r, stop_w = os.pipe()
+    seq = box.start(["/__modal/.bin/modal-sandbox-fs-tools", json.dumps({"Watch": {"path": "/etc", "recursive": True, "filter": ["Create", "Modify"]}})],
+                    helper=True, flags=STDIN | STDOUT, fds=[stop_r, w])
+    os.close(w)
+    os.close(stop_r)
+    box.wait_started(seq)
+    time.sleep(0.3)
+    box.run(["sh", "-c", "echo x >> /etc/profile; echo y > /etc/new-file"])
+    time.sleep(0.3)
+    os.close(stop_w)
+    assert box.wait(seq)["code"] == 0
+    got = {(e["event_type"], e["paths"][0]) for e in map(json.loads, os.read(r, 100000).splitlines())}
+    os.close(r)
+    assert {("Modify", "/etc/profile"), ("Create", "/etc/new-file")} <= got
+
+
+def test_an_archive_of_the_whole_image_is_whole(box, image):
+    r, w = os.pipe()
+    seq = box.start(["/__modal/.bin/modal-sandbox-fs-tools", json.dumps({"TarOut": {"path": "/usr/share"}})], helper=True, flags=STDOUT, fds=[w])
+    os.close(w)
+    names = set()
+    with os.fdopen(r, "rb") as f, tarfile.open(fileobj=f, mode="r|") as t:
+        for m in t:
+            names.add(os.path.normpath(m.name))
+    assert box.wait(seq)["code"] == 0
+    there = {os.path.relpath(os.path.join(base, n), f"{image}/usr/share") for base, dirs, files in os.walk(f"{image}/usr/share") for n in dirs + files}
+    assert there <= names
