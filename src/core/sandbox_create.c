@@ -269,7 +269,9 @@ static void claim(struct creation *cr)
     struct err e = {0};
     enum claimed got = FAILED;
 
-    if (store_begin(c->store, STORE_FAST, &e) == 0) {
+    if (c->is_stopping) {
+        err_set(&e, ERR_UNAVAILABLE, "the service is stopping");
+    } else if (store_begin(c->store, STORE_FAST, &e) == 0) {
         got = write_rows(cr, &holder, &e);
         if (got != CLAIMED && got != REPLACED)
             store_rollback(c->store);

@@ -40,8 +40,38 @@ static bool is_too_deep(const char *p, size_t n)
     return false;
 }
 
+/* The member of the outermost object that byte `at` of the text is in: its name, cut and only what is printable. */
+static void member_at(const char *p, size_t at, char *out, size_t size)
+{
+    size_t depth = 0, len = 0;
+    bool is_key = false;                /* the next string at depth 1 is a name */
+
+    for (size_t i = 0; i < at; i++) {
+        if (p[i] == '"') {
+            bool is_taken = depth == 1 && is_key;
+            is_key = false;
+            len = is_taken ? 0 : len;
+            for (i++; i < at && p[i] != '"'; i++) {
+                if (is_taken && len + 1 < size && p[i] >= ' ' && p[i] < 127)
+                    out[len++] = p[i];
+                if (p[i] == '\\')
+                    i++;
+            }
+        } else if (p[i] == '{' || p[i] == '[') {
+            is_key = ++depth == 1 && p[i] == '{';
+        } else if (p[i] == '}' || p[i] == ']') {
+            depth -= depth > 0;
+        } else if (p[i] == ',' && depth == 1) {
+            is_key = true;
+        }
+    }
+    out[len] = '\0';
+}
+
 json_t *js_parse(const void *p, size_t n, size_t max_bytes, struct err *e)
 {
+    char member[64];
+
     json_error_t je;
 
     if (n > max_bytes) {
@@ -53,6 +83,11 @@ json_t *js_parse(const void *p, size_t n, size_t max_bytes, struct err *e)
         return NULL;
     }
     json_t *j = json_loadb(p, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
+    if (j == NULL && json_error_code(&je) == json_error_null_byte_in_key) {
+        member_at(p, (size_t)je.position < n ? (size_t)je.position : n, member, sizeof member);
+        err_param(e, ERR_INVALID, member, "a key in %s has a NUL", member);
+        return NULL;
+    }
     if (j == NULL)
         err_set(e, ERR_MALFORMED, "not valid JSON: line %d column %d: %s", je.line, je.column, je.text);
     return j;
