@@ -628,7 +628,7 @@ static void the_entry_ends_the_sandbox(void **state)
     assert_true(journal_has("entry", &r));
     assert_int_equal(r.code, 5);
     assert_true(journal_has("e1", &r));
-    assert_int_equal(r.reason, END_KILLED);
+    assert_int_equal(r.reason, END_TERMINATED);
     assert_int_equal(r.state, EXEC_EXITED);
     assert_true(r.out_eof);
 }
