@@ -89,9 +89,15 @@ static void list_in_front(struct link *l)
     p->first = l;
 }
 
+/* Nothing is under way. */
+static bool is_quiet(const struct link *l)
+{
+    return l->head == NULL && l->nfree == l->nslots;
+}
+
 static bool is_idle(const struct link *l)
 {
-    return !l->busy && l->head == NULL && l->nfree == l->nslots;
+    return !l->busy && is_quiet(l);
 }
 
 static void queue_add(struct link *l, struct monitor_req *r)
@@ -420,6 +426,8 @@ static void on_io(int fd, unsigned what, void *arg)
         }
         on_reply(l, &m);
         chan_msg_done(&m);
+        if (is_quiet(l))        /* nothing more is due: spare the call that would say so */
+            break;
     }
     if (l->head != NULL)
         flush(l);
