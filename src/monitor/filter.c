@@ -39,9 +39,6 @@ static const int allowed[] = {
 #ifdef SYS_epoll_wait
     SYS_epoll_wait,
 #endif
-#ifdef SYS_open
-    SYS_unlink, SYS_mkdir, SYS_rename, SYS_chmod,   /* what libc makes of the ...at calls at times */
-#endif
 #ifdef SYS_newfstatat
     SYS_newfstatat,
 #endif

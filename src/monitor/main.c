@@ -120,7 +120,7 @@ static void run_timers(void)
 
 static bool want_work(void)
 {
-    return mon.phase == PHASE_RUN && (mon.status_dirty || groups_want_work());
+    return mon.phase == PHASE_RUN && (mon.status_dirty || groups_want_work() || spool_wants_work());
 }
 
 static void work(void)
@@ -128,6 +128,8 @@ static void work(void)
     groups_work();
     if (mon.status_dirty)
         files_status();
+    if (spool_wants_work())
+        spool_work();
 }
 
 static int sleep_ms(bool wanted)

@@ -222,6 +222,8 @@ size_t spool_read(struct exec *e, int which, uint64_t offset, void *out, size_t 
 void spool_close(struct exec *e, int which);        /* our end of the pipe */
 void spool_settle(struct exec *e);                  /* the exec ended: no descriptors are kept */
 int spool_flush(struct exec *e);                    /* memory to files */
+bool spool_wants_work(void);
+void spool_work(void);                              /* in idle time: keeps some buffers free */
 void spool_drop(struct exec *e);
 
 /* input.c */

@@ -20,9 +20,12 @@
 #define PIPE_MOST (2 * 1024 * 1024)     /* more cannot be in a pipe: the default most is 1 MiB */
 #define PUNCH_STEP (1024 * 1024)        /* holes are made in steps */
 #define NAME_SIZE 24
+#define BUFFERS_READY 8                 /* kept free in idle time */
 
 static uint8_t buffers[BUFFERS][BUFFER] __attribute__((aligned(BUFFER)));
 static struct exec *owners[BUFFERS];
+static unsigned used;
+static bool flush_fails;                /* until something else changes, trying again is no use */
 
 void stream_init(struct stream *s)
 {
@@ -83,9 +86,12 @@ static int write_file(struct exec *e, int which, const uint8_t *p, size_t n, uin
 
 static void memory_release(struct stream *s)
 {
-    if (s->memory >= 0)
-        owners[s->memory] = NULL;
+    if (s->memory < 0)
+        return;
+    owners[s->memory] = NULL;
     s->memory = -1;
+    used--;
+    flush_fails = false;
 }
 
 static int stream_flush(struct exec *e, int which)
@@ -108,28 +114,44 @@ int spool_flush(struct exec *e)
     return r < 0 ? r : r2;
 }
 
-/* A free buffer, or -1. One of an ended exec is written out to make room. */
+/* The oldest ended exec that has a buffer. */
+static struct exec *oldest_ended(void)
+{
+    struct exec *e = NULL;
+
+    for (int i = 0; i < BUFFERS; i++)
+        if (owners[i] != NULL && !owners[i]->live && (e == NULL || owners[i]->r.seq < e->r.seq))
+            e = owners[i];
+    return e;
+}
+
+/* A free buffer, or -1. One of an ended exec is written out if none is left. */
 static int16_t memory_take(struct exec *e)
 {
-    struct exec *ended = NULL;
+    if (used == BUFFERS) {
+        struct exec *ended = oldest_ended();
+        if (ended == NULL || spool_flush(ended) < 0)
+            return -1;
+    }
+    int16_t i = 0;
+    while (owners[i] != NULL)
+        i++;
+    owners[i] = e;
+    used++;
+    return i;
+}
 
-    for (int16_t i = 0; i < BUFFERS; i++) {
-        if (owners[i] == NULL) {
-            owners[i] = e;
-            return i;
-        }
-        if (!owners[i]->live && (ended == NULL || owners[i]->r.seq < ended->r.seq))
-            ended = owners[i];
-    }
-    if (ended == NULL || spool_flush(ended) < 0)
-        return -1;
-    for (int16_t i = 0; i < BUFFERS; i++) {
-        if (owners[i] == NULL) {
-            owners[i] = e;
-            return i;
-        }
-    }
-    return -1;
+bool spool_wants_work(void)
+{
+    return used > BUFFERS - BUFFERS_READY && !flush_fails && oldest_ended() != NULL;
+}
+
+void spool_work(void)
+{
+    struct exec *e = oldest_ended();
+
+    if (e != NULL && spool_flush(e) < 0)
+        flush_fails = true;
 }
 
 static int append(struct exec *e, int which, const uint8_t *p, size_t n)
