@@ -121,7 +121,7 @@ static void on_read(struct net_conn *c, const uint8_t *p, size_t n, void *ctx)
     size_t want = PREFACE_LEN - sc->nsniffed;
     size_t len = n < want ? n : want;
 
-    if (memcmp(PREFACE + sc->nsniffed, p, len) != 0) {
+    if (memcmp(&PREFACE[sc->nsniffed], p, len) != 0) {
         decide(sc, false, p, n);
     } else if (len == want) {
         decide(sc, true, p, n);

@@ -666,7 +666,7 @@ static void test_a_stop_answers_everybody(void **state)
     struct err e;
 
     struct answer running = make("other");
-    node.create_delay_ms = 10000;
+    node.create_delay_ms = 400;
     sandbox_create(core, &spec, "tk-1", NULL, NULL, on_answer, &a[0]);
     assert_int_equal(sandbox_by_name(core, "default", "n", false, id, &e), 0);
     sandbox_terminate(core, id, &(struct sandbox_end_how){.actor = "x"}, on_answer, &a[1]);
@@ -681,7 +681,7 @@ static void test_a_stop_answers_everybody(void **state)
     }
     close_core();
     node.create_delay_ms = 0;
-    (void)wait_for(never, NULL, 20);
+    (void)wait_for(never, NULL, 500);       /* the played node frees its call */
 }
 
 /* --- tokens and audit ---------------------------------------------------------------------------------------------- */
