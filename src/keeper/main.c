@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +45,8 @@
      CAP_BIT(CAP_FOWNER) | CAP_BIT(CAP_FSETID) | CAP_BIT(CAP_KILL))
 
 #define STOP_MS 6000                    /* roles have half of it before SIGKILL */
+#define SWEEP_ROUNDS 200
+#define SWEEP_PAUSE_MS 10
 #define EXIT_USAGE 2
 
 struct keeper keeper = {
@@ -128,7 +131,7 @@ static void check_stopped(struct timer *t)
 
     if (since_ms == 0)
         since_ms = clock_boot_ms();
-    if ((roles_all_gone() && sweep_is_empty()) || clock_boot_ms() - since_ms > STOP_MS)
+    if (roles_all_gone() || clock_boot_ms() - since_ms > STOP_MS)
         keeper.loop.stop = true;
     else
         evloop_timer(&keeper.loop, t, 20);
@@ -210,6 +213,23 @@ static int run(struct err *e)
     return 0;
 }
 
+/*
+ * Builders that were at work when the spawner ended leave groups that nobody else knows. They are being
+ * killed, but may still be inside of a call, so look until two looks have found nothing.
+ */
+static void sweep_to_the_end(void)
+{
+    int clean = 0;
+
+    for (int i = 0; i < SWEEP_ROUNDS && clean < 2; i++) {
+        (void)recover_groups();
+        clean = sweep_is_empty() ? clean + 1 : 0;
+        while (sweep_step())
+            ;
+        (void)poll(NULL, 0, SWEEP_PAUSE_MS);
+    }
+}
+
 /* Forks; the parent waits until the child is ready or has failed, and exits as it did. */
 static int background(int *ret_ready, struct err *e)
 {
@@ -262,13 +282,16 @@ int main(int argc, char **argv)
     if (!keeper.stopping)
         return 1;
     spawner_stop();
+    sweep_to_the_end();
     /* With nothing left to keep, leave the host as it was found. */
     if (sandbox_count() == 0) {
         fd_close(&keeper.sandboxes_fd);
         fd_close(&keeper.deltas_fd);
         fd_close(&keeper.trees_fd);
         trees_unmount(&keeper.conf);
-        cg_remove_base(&keeper.cg);
+        /* Monitors of unused slots are on their way out. */
+        for (int i = 0; i < SWEEP_ROUNDS && cg_remove_base(&keeper.cg) < 0; i++)
+            (void)poll(NULL, 0, SWEEP_PAUSE_MS);
     }
     return 0;
 }

@@ -88,6 +88,11 @@ static void group_found(uint32_t slot)
         sweep_add(slot);
 }
 
+int recover_groups(void)
+{
+    return cg_scan(&keeper.cg, group_found);
+}
+
 int recover(struct err *e)
 {
     int r = each_id(keeper.ledger_fd, adopt);
@@ -97,6 +102,6 @@ int recover(struct err *e)
     if (r == 0)
         r = each_id(keeper.sandboxes_fd, orphan);
     if (r == 0)
-        r = cg_scan(&keeper.cg, group_found);
+        r = recover_groups();
     return r < 0 ? err_sys(e, -r, "read what an earlier start left") : 0;
 }

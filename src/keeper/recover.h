@@ -11,4 +11,7 @@
 
 int recover(struct err *e);
 
+/* Gives every control group of no live sandbox to the sweep. Also at the stop, when no builder is left. 0 or -errno. */
+int recover_groups(void);
+
 #endif

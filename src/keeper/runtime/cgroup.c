@@ -375,15 +375,17 @@ int cg_scan(const struct cg *g, void (*found)(uint32_t slot))
     return r;
 }
 
-void cg_remove_base(const struct cg *g)
+int cg_remove_base(const struct cg *g)
 {
     const int bases[] = {g->v2, g->v1[CG_CPU], g->v1[CG_MEMORY], g->v1[CG_PIDS]};
+    int first = 0;
 
     for (size_t i = 0; i < sizeof bases / sizeof bases[0]; i++) {
         if (bases[i] < 0)
             continue;
-        /* Groups that are in use refuse, and are found again by the next start. */
-        (void)unlinkat(bases[i], MONITORS, AT_REMOVEDIR);
-        (void)unlinkat(g->parents[i], g->name, AT_REMOVEDIR);
+        if ((unlinkat(bases[i], MONITORS, AT_REMOVEDIR) < 0 && errno != ENOENT) ||
+            (unlinkat(g->parents[i], g->name, AT_REMOVEDIR) < 0 && errno != ENOENT))
+            first = first == 0 ? -errno : first;
     }
+    return first;
 }

@@ -64,7 +64,7 @@ int cg_kill(const struct cg *g, uint32_t slot);     /* every process; 0 if there
 int cg_remove(const struct cg *g, uint32_t slot);
 /* Calls `found` for every slot that has a group in any hierarchy. */
 int cg_scan(const struct cg *g, void (*found)(uint32_t slot));
-/* At a clean stop: our directories, as far as they are empty. */
-void cg_remove_base(const struct cg *g);
+/* At a clean stop: our directories. 0 once they are gone, -EBUSY while there are processes in them. */
+int cg_remove_base(const struct cg *g);
 
 #endif
