@@ -86,12 +86,15 @@ struct mon_read {
 struct mon_read_r {
     uint64_t offset;            /* of data[0]; larger than asked if older bytes were dropped */
     uint64_t total;             /* bytes the stream has had so far */
-    bool eof;                   /* no byte will follow data */
+    bool eof;                   /* end of the stream: of its pipe, or 200 ms after the exit of an exec whose
+                                   pipe a child keeps open; what that child still writes is appended */
     bool exited;                /* the exec has ended (its record is final) */
     const uint8_t *data;        /* borrowed */
     size_t len;
 };
 
+/* One write an exec is under way at a time: a newer one takes the place of one that waits for the
+ * program to read, which is then answered with what was taken of it. */
 struct mon_stdin {
     char exec_id[LIMIT_ID];
     char container[LIMIT_ID];

@@ -6,8 +6,11 @@
  *   status                   sandbox_record, replaced on each change of state (not of usage)
  *   exit                     sandbox_record with the exit filled in: the exit record; the last thing
  *                            written, by rename, after all output and exec records are complete
- *   execs                    exec_records of finished execs, each as u32 length + bytes, appended
- *   <seq>.out  <seq>.err     spooled output; bytes before `out_first` / `err_first` are holes
+ *   execs                    exec_records of the execs it remembers, each as u32 length + bytes; written
+ *                            just before `exit`
+ *   <seq>.out  <seq>.err     spooled output, absent if there was none; bytes before `out_first` /
+ *                            `err_first` are holes. Complete once `exit` is there; before, small outputs
+ *                            may be in the monitor's memory only
  * so that a node can read everything after the monitor is gone.
  */
 #ifndef QS_IPC_RECORD_H
