@@ -29,7 +29,7 @@ int evloop_watch(struct evloop *l, struct watch *w, int fd, uint32_t events)
 void evloop_unwatch(struct evloop *l, struct watch *w)
 {
     if (w->fd >= 0)
-        (void)epoll_ctl(l->epfd, EPOLL_CTL_DEL, w->fd, NULL);  /* it is open, so it cannot fail */
+        (void)epoll_ctl(l->epfd, EPOLL_CTL_DEL, w->fd, NULL); /* it is open, so it cannot fail */
     w->fd = -1;
 }
 

@@ -12,31 +12,31 @@
 
 struct watch {
     void (*ready)(struct watch *w, uint32_t events);
-    int fd;                             /* borrowed; -1 = not watched */
+    int fd; /* borrowed; -1 = not watched */
 };
 
 struct timer {
     void (*due)(struct timer *t);
-    int64_t at_ms;                      /* boot clock; 0 = not set */
+    int64_t at_ms; /* boot clock; 0 = not set */
     struct timer *next;
 };
 
 struct evloop {
     int epfd;
     bool stop;
-    struct timer *timers;               /* unsorted: there are few */
+    struct timer *timers; /* unsorted: there are few */
     /* Does one bounded piece of work; returns whether more is waiting. */
     bool (*idle)(void);
     bool idle_wanted;
 };
 
-int evloop_init(struct evloop *l);      /* 0 or -errno */
-void evloop_run(struct evloop *l);      /* until l->stop */
+int evloop_init(struct evloop *l); /* 0 or -errno */
+void evloop_run(struct evloop *l); /* until l->stop */
 
 int evloop_watch(struct evloop *l, struct watch *w, int fd, uint32_t events);
-void evloop_unwatch(struct evloop *l, struct watch *w);     /* safe when not watched */
+void evloop_unwatch(struct evloop *l, struct watch *w); /* safe when not watched */
 
-void evloop_timer(struct evloop *l, struct timer *t, int64_t delay_ms);     /* sets or moves */
+void evloop_timer(struct evloop *l, struct timer *t, int64_t delay_ms); /* sets or moves */
 void evloop_timer_stop(struct evloop *l, struct timer *t);
 bool evloop_timer_is_set(const struct timer *t);
 

@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 
-int filter_keeper_load(struct err *e);          /* on this process, for good */
+int filter_keeper_load(struct err *e); /* on this process, for good */
 int filter_tenant_compile(int *ret_memfd, struct err *e);
 
 #endif

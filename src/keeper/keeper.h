@@ -32,25 +32,25 @@ enum role { ROLE_CONTROL, ROLE_NODE, ROLE_EGRESS, ROLE_IMAGE, ROLES };
 
 struct keeper {
     struct conf conf;
-    char conf_path[300];                /* "" = none was named: roles look at the default too */
+    char conf_path[300]; /* "" = none was named: roles look at the default too */
     struct user users[ROLES];
     char boot_id[40];
 
-    int data_fd;                        /* data_dir, and directories in it */
-    int lock_fd;                        /* held by this process, the spawner and builders at work */
+    int data_fd; /* data_dir, and directories in it */
+    int lock_fd; /* held by this process, the spawner and builders at work */
     int layers_fd;
-    int runs_fd;                        /* run/ */
-    int ledger_fd;                      /* keeper/ */
+    int runs_fd;   /* run/ */
+    int ledger_fd; /* keeper/ */
     int trees_fd, sandboxes_fd, deltas_fd;
-    int scaffold_fd;                    /* the current version of the scaffold layer */
-    int dev_fd;                         /* the shared /dev tree */
-    int init_exe, monitor_exe;          /* opened once, so that an upgrade changes nothing half-way */
-    int tenant_filter;                  /* memfd */
+    int scaffold_fd;           /* the current version of the scaffold layer */
+    int dev_fd;                /* the shared /dev tree */
+    int init_exe, monitor_exe; /* opened once, so that an upgrade changes nothing half-way */
+    int tenant_filter;         /* memfd */
     int null_fd;
     int meminfo_fd;
 
     int keeper_sock;
-    int role_sock[ROLES];               /* what the role listens on, -1 = nothing of ours */
+    int role_sock[ROLES]; /* what the role listens on, -1 = nothing of ours */
 
     struct cg cg;
     struct evloop loop;
@@ -76,7 +76,7 @@ static inline uint32_t image_range(void)
     return keeper.conf.id_base_range;
 }
 
-const char *role_name(enum role r);     /* "control"; the program is quicksand-<name> */
+const char *role_name(enum role r); /* "control"; the program is quicksand-<name> */
 
 /* start.c */
 int start_users(struct err *e);

@@ -15,7 +15,7 @@
 #include "ipc/wire.h"
 #include "sys/fd.h"
 
-#define MAGIC 0x314b5351                /* "QSK1" */
+#define MAGIC 0x314b5351 /* "QSK1" */
 #define STATE_OFFSET 4
 #define ENTRY_MAX (LIMIT_LAYERS * 80 + 512)
 #define NEXT "next"
@@ -45,7 +45,8 @@ int ledger_write(int dirfd, const struct ledger_entry *l)
         wire_put_str(&w, l->layers[i]);
     if (w.failed)
         return -ENOBUFS;
-    auto_close int fd = openat(dirfd, l->sandbox, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    auto_close int fd =
+        openat(dirfd, l->sandbox, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return -errno;
     return fd_write_all(fd, bytes, w.len);

@@ -67,7 +67,9 @@ static void adopt(const char *id)
     int pidfd = find_monitor(&l);
     bool half_made = l.state == LEDGER_CREATING;
     log_info("recover", "id=%s %s", id,
-             half_made ? "was being created and is removed" : pidfd >= 0 ? "lives" : "has ended");
+             half_made    ? "was being created and is removed"
+             : pidfd >= 0 ? "lives"
+                          : "has ended");
     sandbox_adopt(&l, pidfd, half_made);
 }
 

@@ -28,8 +28,8 @@
 #include "keeper/validate.h"
 #include "sys/fd.h"
 
-#define CONNECTIONS_MAX 16              /* the node needs one; its successor overlaps with it */
-#define REPLY_HEAD 512                  /* room for an encoded keeper_reply */
+#define CONNECTIONS_MAX 16 /* the node needs one; its successor overlaps with it */
+#define REPLY_HEAD 512     /* room for an encoded keeper_reply */
 
 struct connection {
     uint32_t serial;
@@ -70,7 +70,8 @@ void request_reply(struct reply_to to, const struct err *e, const void *payload,
     if (e != NULL) {
         reply.code = (uint16_t)(e->code == ERR_OK ? ERR_INTERNAL : e->code);
         reply.sys_errno = e->sys_errno;
-        snprintf(reply.message, sizeof reply.message, "%.*s", (int)sizeof reply.message - 1, e->message);
+        snprintf(reply.message, sizeof reply.message, "%.*s", (int)sizeof reply.message - 1,
+                 e->message);
     }
     size_t n = keeper_reply_encode(&reply, out, sizeof out);
     if (len > 0)
@@ -160,7 +161,7 @@ static int on_layer_delete(const struct chan_msg *m, struct reply_to to, struct 
             return err_set(e, ERR_NOT_FOUND, "layer %s is not on this node", layer.layer);
         return err_sys(e, errno, "remove layer %s", layer.layer);
     }
-    (void)spawner_empty_trash();        /* else the next deletion or the next start does it */
+    (void)spawner_empty_trash(); /* else the next deletion or the next start does it */
     reply_result(to, 0, NULL);
     return 0;
 }
@@ -221,7 +222,8 @@ static void dispatch(struct connection *c, const struct chan_msg *m)
         r = on_stats(m, to, &e);
         break;
     default:
-        r = err_set(&e, ERR_UNSUPPORTED, "the keeper knows no message of type %u", (unsigned)m->type);
+        r = err_set(&e, ERR_UNSUPPORTED, "the keeper knows no message of type %u",
+                    (unsigned)m->type);
         break;
     }
     if (r < 0)

@@ -25,9 +25,9 @@
 #include "sys/process.h"
 
 /* What unpacking an archive into a tree of any owner needs, in the role's own user namespace. */
-#define IMAGE_CAPS                                                                          \
-    (CAP_BIT(CAP_CHOWN) | CAP_BIT(CAP_DAC_OVERRIDE) | CAP_BIT(CAP_FOWNER) |                 \
-     CAP_BIT(CAP_FSETID) | CAP_BIT(CAP_SETFCAP))
+#define IMAGE_CAPS \
+    (CAP_BIT(CAP_CHOWN) | CAP_BIT(CAP_DAC_OVERRIDE) | CAP_BIT(CAP_FOWNER) | CAP_BIT(CAP_FSETID) | \
+     CAP_BIT(CAP_SETFCAP))
 
 static uint8_t space[LIMIT_CHANNEL_INLINE];
 
@@ -95,7 +95,7 @@ void role_child_become(enum role r)
         from[n++] = keeper.role_sock[r];
     from[n++] = exe;
     int error = process_place_fds(from, n);
-    exe = -1;                           /* closed by that, like every other descriptor */
+    exe = -1; /* closed by that, like every other descriptor */
     if (error == 0)
         error = fd_set_cloexec(2 + n, true);
     if (error < 0)
@@ -140,7 +140,8 @@ static int image_prepare(pid_t pid, int sync)
     auto_close int userns = idmap_open_userns(pid);
     if (userns < 0)
         return userns;
-    auto_close int tree = mount_clone(keeper.data_fd, "layers", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, userns);
+    auto_close int tree =
+        mount_clone(keeper.data_fd, "layers", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, userns);
     if (tree < 0)
         return tree;
     return chan_send(sync, 1, 0, NULL, 0, &tree, 1);
@@ -167,7 +168,7 @@ pid_t role_child_image(void)
     int r = image_prepare(pid, ours);
     if (r < 0) {
         log_error("role", "name=image step=ids errno=%d", -r);
-        (void)kill(pid, SIGKILL);       /* its end is reported like any other */
+        (void)kill(pid, SIGKILL); /* its end is reported like any other */
     }
     return pid;
 }

@@ -13,13 +13,13 @@
 
 #define BACKOFF_FIRST_MS 100
 #define BACKOFF_MAX_MS 5000
-#define STEADY_MS 10000                 /* after this long a role counts as well again */
+#define STEADY_MS 10000 /* after this long a role counts as well again */
 
 struct role_state {
-    pid_t pid;                          /* 0 = not running */
-    bool asked;                         /* the spawner has been asked */
+    pid_t pid;  /* 0 = not running */
+    bool asked; /* the spawner has been asked */
     int64_t started_ms;
-    int64_t backoff_ms;                 /* 0 = the next restart is immediate */
+    int64_t backoff_ms; /* 0 = the next restart is immediate */
     struct timer restart;
 };
 

@@ -11,11 +11,11 @@
 #include "keeper/keeper.h"
 
 void roles_start(void);
-void roles_stop(void);                  /* SIGTERM, after a grace SIGKILL */
+void roles_stop(void); /* SIGTERM, after a grace SIGKILL */
 bool roles_all_gone(void);
 
 /* From the spawner. */
 void roles_started(enum role r, pid_t pid, int error);
-void roles_exited(pid_t pid, int status);       /* any child's; others are passed over */
+void roles_exited(pid_t pid, int status); /* any child's; others are passed over */
 
 #endif

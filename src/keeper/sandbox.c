@@ -27,10 +27,10 @@
 #include "sys/process.h"
 #include "sys/rmtree.h"
 
-#define WAIT_SLOT_MS 60000              /* a create waits no longer for a slot */
-#define CONFIGURE_MS 15000              /* nor for its monitor to report that init is set up */
-#define MONITOR_EXIT_MS 3000            /* a killed sandbox's monitor has this long to write its record */
-#define DESTROY_MS 30000                /* after this a destroy is answered with what remains */
+#define WAIT_SLOT_MS 60000   /* a create waits no longer for a slot */
+#define CONFIGURE_MS 15000   /* nor for its monitor to report that init is set up */
+#define MONITOR_EXIT_MS 3000 /* a killed sandbox's monitor has this long to write its record */
+#define DESTROY_MS 30000     /* after this a destroy is answered with what remains */
 #define TICK_MS 250
 #define SHM_DEFAULT (256ULL << 20)
 
@@ -42,22 +42,22 @@ struct waiter {
 };
 
 struct sandbox {
-    struct ledger_entry entry;          /* slot 0 until it has one */
+    struct ledger_entry entry; /* slot 0 until it has one */
     enum phase phase;
-    int64_t since_ms;                   /* boot clock, of the phase */
-    struct keeper_create *want;         /* owned; until it is live */
+    int64_t since_ms;           /* boot clock, of the phase */
+    struct keeper_create *want; /* owned; until it is live */
     struct reply_to creator;
-    int pidfd;                          /* of the monitor; -1 = it has ended, or there is none */
-    int chan;                           /* while configuring */
-    int node_end;                       /* of the monitor's first connection, while configuring */
+    int pidfd;    /* of the monitor; -1 = it has ended, or there is none */
+    int chan;     /* while configuring */
+    int node_end; /* of the monitor's first connection, while configuring */
     struct watch exit_watch, chan_watch;
     bool monitor_killed;
-    struct waiter *waiters;             /* destroys to be answered */
-    struct sandbox *next;               /* in `waiting` or `leaving` */
+    struct waiter *waiters; /* destroys to be answered */
+    struct sandbox *next;   /* in `waiting` or `leaving` */
 };
 
 static struct map sandboxes;
-static struct sandbox *waiting, **waiting_end = &waiting;   /* first come, first served */
+static struct sandbox *waiting, **waiting_end = &waiting; /* first come, first served */
 static struct sandbox *leaving;
 static uint32_t nwaiting, nalive;
 static uint8_t space[LIMIT_CHANNEL_INLINE];
@@ -248,7 +248,8 @@ static void monitor_ended(struct watch *w, uint32_t events)
     monitor_gone(s);
     if (s->phase == CONFIGURING) {
         struct err e = {0};
-        err_set(&e, ERR_INTERNAL, "the monitor of %s ended before the sandbox was set up", s->entry.sandbox);
+        err_set(&e, ERR_INTERNAL, "the monitor of %s ended before the sandbox was set up",
+                s->entry.sandbox);
         create_failed(s, &e);
     } else if (s->phase == LIVE) {
         log_debug("sandbox", "id=%s ended", s->entry.sandbox);
@@ -288,7 +289,7 @@ static void channel_ready(struct watch *w, uint32_t events)
     if (r == -EAGAIN)
         return;
     if (r <= 0) {
-        evloop_unwatch(&keeper.loop, w);        /* its end is told by exit_watch */
+        evloop_unwatch(&keeper.loop, w); /* its end is told by exit_watch */
         return;
     }
     wire_read(&rd, m.data, m.len);
@@ -522,7 +523,8 @@ static void tick_configuring(struct sandbox *s, int64_t age_ms)
 
     if (age_ms < CONFIGURE_MS)
         return;
-    err_set(&e, ERR_TIMEOUT, "sandbox %s was not set up within %d s", s->entry.sandbox, CONFIGURE_MS / 1000);
+    err_set(&e, ERR_TIMEOUT, "sandbox %s was not set up within %d s", s->entry.sandbox,
+            CONFIGURE_MS / 1000);
     create_failed(s, &e);
 }
 
@@ -671,7 +673,7 @@ void sandbox_adopt(struct ledger_entry *l, int pidfd, bool destroy)
     s->pidfd = pidfd;
     s->exit_watch.ready = monitor_ended;
     if (pidfd >= 0 && evloop_watch(&keeper.loop, &s->exit_watch, pidfd, EPOLLIN) < 0)
-        destroy = true;                 /* out of descriptors: what cannot be watched cannot be kept */
+        destroy = true; /* out of descriptors: what cannot be watched cannot be kept */
     set_phase(s, pidfd >= 0 ? LIVE : ENDED);
     if (destroy)
         leave(s);

@@ -26,7 +26,8 @@ void sandbox_destroy(const char *id, struct reply_to to);
 int sandbox_set_limits(const struct keeper_limits *m, struct err *e);
 bool sandbox_uses_layer(const char *layer);
 bool sandbox_is_known(const char *id);
-bool sandbox_uses_slot(uint32_t slot);  /* also of one that has ended: its files have the slot's ids */
+bool sandbox_uses_slot(
+    uint32_t slot); /* also of one that has ended: its files have the slot's ids */
 bool sandbox_holds_slot(uint32_t slot); /* its monitor lives */
 uint32_t sandbox_waiting(void);         /* creates that wait for a slot */
 uint32_t sandbox_count(void);           /* with any trace */

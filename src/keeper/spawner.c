@@ -27,7 +27,7 @@
 
 #define STOP_WAIT_MS 2000
 
-static int channel = -1;                /* the keeper's end, or in the spawner the spawner's */
+static int channel = -1; /* the keeper's end, or in the spawner the spawner's */
 static int spawner_pidfd = -1;
 static uint8_t space[LIMIT_CHANNEL_INLINE];
 
@@ -150,13 +150,15 @@ static void serve(void)
         _exit(1);
     }
     for (;;) {
-        struct pollfd pfd[2] = {{.fd = channel, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+        struct pollfd pfd[2] = {{.fd = channel, .events = POLLIN},
+                                {.fd = signals, .events = POLLIN}};
         struct chan_msg m;
 
         if (poll(pfd, 2, -1) < 0 && errno != EINTR)
             _exit(1);
         if (pfd[1].revents != 0) {
-            (void)!read(signals, &info, sizeof info);   /* only says that there is something to reap */
+            (void)!read(signals, &info,
+                        sizeof info); /* only says that there is something to reap */
             reap();
         }
         if (pfd[0].revents == 0)
@@ -243,7 +245,7 @@ void spawner_stop(void)
     struct pollfd pfd = {.fd = spawner_pidfd, .events = POLLIN};
 
     evloop_unwatch(&keeper.loop, &channel_watch);
-    fd_close(&channel);                 /* at end of file it exits */
+    fd_close(&channel); /* at end of file it exits */
     (void)poll(&pfd, 1, STOP_WAIT_MS);
 }
 

@@ -17,7 +17,7 @@
 #include "keeper/keeper.h"
 #include "sys/fd.h"
 
-#define LOCK_TRIES 100                  /* of 50 ms: the processes of a killed keeper end within that */
+#define LOCK_TRIES 100 /* of 50 ms: the processes of a killed keeper end within that */
 
 int start_users(struct err *e)
 {
@@ -33,13 +33,15 @@ int start_users(struct err *e)
     for (int i = 0; i < ROLES; i++) {
         int r = user_lookup(rows[i].name, &keeper.users[i]);
         if (r == -ENOENT)
-            return err_param(e, ERR_INVALID, rows[i].key,
-                             "%s is '%s', but there is no such user; create it, or set %s to another name or number",
-                             rows[i].key, rows[i].name, rows[i].key);
+            return err_param(
+                e, ERR_INVALID, rows[i].key,
+                "%s is '%s', but there is no such user; create it, or set %s to another name or number",
+                rows[i].key, rows[i].name, rows[i].key);
         if (r < 0)
             return err_sys(e, -r, "%s: look up user '%s'", rows[i].key, rows[i].name);
         if (keeper.users[i].uid == 0)
-            return err_param(e, ERR_INVALID, rows[i].key, "%s is root, which no role may be", rows[i].key);
+            return err_param(e, ERR_INVALID, rows[i].key, "%s is root, which no role may be",
+                             rows[i].key);
     }
     return 0;
 }
@@ -76,7 +78,8 @@ static int take_lock(struct err *e)
 {
     const struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
 
-    keeper.lock_fd = openat(keeper.data_fd, "keeper.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    keeper.lock_fd =
+        openat(keeper.data_fd, "keeper.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (keeper.lock_fd < 0)
         return err_sys(e, errno, "open %s/keeper.lock", keeper.conf.data_dir);
     for (int i = 0; flock(keeper.lock_fd, LOCK_EX | LOCK_NB) < 0; i++) {

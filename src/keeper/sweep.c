@@ -15,7 +15,7 @@
 
 #define RETRY_FIRST_MS 2
 #define RETRY_MAX_MS 1000
-#define COMPLAIN_AT 16                  /* tries: by then it has been half a minute */
+#define COMPLAIN_AT 16 /* tries: by then it has been half a minute */
 
 struct item {
     uint32_t slot;
@@ -78,7 +78,8 @@ static void postpone(struct item *i, int r)
         delay_ms = RETRY_MAX_MS;
     i->not_before_ms = clock_boot_ms() + delay_ms;
     if (++i->tries == COMPLAIN_AT)
-        log_error("sweep", "slot=%" PRIu32 " control group cannot be removed: errno=%d", i->slot, -r);
+        log_error("sweep", "slot=%" PRIu32 " control group cannot be removed: errno=%d", i->slot,
+                  -r);
     /* A process may have been born beside the first kill: once more. */
     (void)cg_kill(&keeper.cg, i->slot);
     append(i);

@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-void sweep_add(uint32_t slot);          /* again is harmless */
+void sweep_add(uint32_t slot); /* again is harmless */
 bool sweep_has(uint32_t slot);
 bool sweep_is_empty(void);
-bool sweep_step(void);                  /* tries one; returns whether another could be tried now */
+bool sweep_step(void); /* tries one; returns whether another could be tried now */
 
 #endif

@@ -31,9 +31,11 @@ static bool is_mounted(int data_fd, int trees_fd)
 
 static int run_mkfs(const char *image, struct err *e)
 {
-    char *const argv[] = {"mkfs.btrfs", "-q", "-m", "single", "-d", "single", (char *)(uintptr_t)image, NULL};
+    char *const argv[] = {
+        "mkfs.btrfs", "-q", "-m", "single", "-d", "single", (char *)(uintptr_t)image, NULL};
     char *const envp[] = {"PATH=/usr/sbin:/sbin:/usr/bin:/bin", "LANG=C.UTF-8", NULL};
-    static const char *const programs[] = {"/usr/sbin/mkfs.btrfs", "/sbin/mkfs.btrfs", "/usr/bin/mkfs.btrfs"};
+    static const char *const programs[] = {"/usr/sbin/mkfs.btrfs", "/sbin/mkfs.btrfs",
+                                           "/usr/bin/mkfs.btrfs"};
     int status;
     pid_t pid = fork();
 
@@ -94,7 +96,8 @@ int trees_mount(const struct conf *c, int data_fd, struct err *e)
         return err_sys(e, errno, "open %s/trees", c->data_dir);
     if (is_mounted(data_fd, trees)) {
         if (!btrfs_is(trees))
-            return err_set(e, ERR_CONFLICT, "%s/trees is a mount of something that is not btrfs", c->data_dir);
+            return err_set(e, ERR_CONFLICT, "%s/trees is a mount of something that is not btrfs",
+                           c->data_dir);
         return 0;
     }
     auto_close int image = openat(data_fd, IMAGE, O_RDWR | O_CLOEXEC | O_NOFOLLOW);

@@ -29,7 +29,8 @@ bool validate_is_hostname(const char *text)
     for (size_t i = 0; i < n; i++) {
         bool first = i == 0 || text[i - 1] == '.';
         bool last = i + 1 == n || text[i + 1] == '.';
-        if (text[i] == '.' ? first || last : !is_alnum(text[i]) && (text[i] != '-' || first || last))
+        if (text[i] == '.' ? first || last
+                           : !is_alnum(text[i]) && (text[i] != '-' || first || last))
             return false;
     }
     return true;
@@ -38,7 +39,8 @@ bool validate_is_hostname(const char *text)
 static int check_sandbox(const char *id, struct err *e)
 {
     if (!id_is(id, "sb-"))
-        return err_param(e, ERR_INVALID, "sandbox", "sandbox id is not of the form sb- and 22 letters or digits");
+        return err_param(e, ERR_INVALID, "sandbox",
+                         "sandbox id is not of the form sb- and 22 letters or digits");
     return 0;
 }
 
@@ -46,13 +48,14 @@ static int check_range(const char *param, uint64_t value, uint64_t min, uint64_t
 {
     if (value < min || value > max)
         return err_param(e, ERR_INVALID, param,
-                         "%s is %" PRIu64 ", but must be from %" PRIu64 " to %" PRIu64, param, value,
-                         min, max);
+                         "%s is %" PRIu64 ", but must be from %" PRIu64 " to %" PRIu64, param,
+                         value, min, max);
     return 0;
 }
 
 /* A range, or 0 for "none". */
-static int check_optional(const char *param, uint64_t value, uint64_t min, uint64_t max, struct err *e)
+static int check_optional(const char *param, uint64_t value, uint64_t min, uint64_t max,
+                          struct err *e)
 {
     return value == 0 ? 0 : check_range(param, value, min, max, e);
 }
@@ -75,7 +78,8 @@ static int check_layers(const struct keeper_create *m, struct err *e)
         return -1;
     for (uint32_t i = 0; i < m->nlayers; i++) {
         if (!validate_is_layer(m->layers[i]))
-            return err_param(e, ERR_INVALID, "layers", "layer %" PRIu32 " is not 64 lower-case hex digits", i);
+            return err_param(e, ERR_INVALID, "layers",
+                             "layer %" PRIu32 " is not 64 lower-case hex digits", i);
         /* overlay refuses the same directory twice, and says only "too many links" */
         for (uint32_t j = 0; j < i; j++)
             if (strcmp(m->layers[i], m->layers[j]) == 0)
@@ -101,11 +105,13 @@ int validate_create(const struct keeper_create *m, struct err *e)
     if (check_sandbox(m->sandbox, e) < 0)
         return -1;
     if (!validate_is_hostname(m->hostname))
-        return err_param(e, ERR_INVALID, "hostname", "hostname is not a host name of at most %d bytes", HOSTNAME_MAX);
+        return err_param(e, ERR_INVALID, "hostname",
+                         "hostname is not a host name of at most %d bytes", HOSTNAME_MAX);
     if (check_layers(m, e) < 0)
         return -1;
     if (m->delta[0] != '\0' && !id_is(m->delta, "im-"))
-        return err_param(e, ERR_INVALID, "delta", "delta is not of the form im- and 22 letters or digits");
+        return err_param(e, ERR_INVALID, "delta",
+                         "delta is not of the form im- and 22 letters or digits");
     if (check_resources(m->cpu_milli, m->cpu_weight, m->memory_bytes, m->pids, e) < 0 ||
         check_optional("disk_bytes", m->disk_bytes, DISK_BYTES_MIN, DISK_BYTES_MAX, e) < 0 ||
         check_times(m, e) < 0 || check_range("log_bytes", m->log_bytes, 0, LOG_BYTES_MAX, e) < 0)

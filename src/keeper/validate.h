@@ -15,14 +15,14 @@
 #define DISK_BYTES_MIN (1LL << 20)
 #define DISK_BYTES_MAX (1LL << 50)
 #define LOG_BYTES_MAX (1LL << 40)
-#define WALL_MS_MAX 253402300799000LL   /* the end of the year 9999 */
+#define WALL_MS_MAX 253402300799000LL /* the end of the year 9999 */
 
 int validate_create(const struct keeper_create *m, struct err *e);
 int validate_destroy(const struct keeper_destroy *m, struct err *e);
 int validate_limits(const struct keeper_limits *m, struct err *e);
 int validate_layer(const struct keeper_layer *m, struct err *e);
 
-bool validate_is_layer(const char *text);       /* exactly 64 lower-case hex digits */
-bool validate_is_hostname(const char *text);    /* RFC 1123, at most 63 bytes */
+bool validate_is_layer(const char *text);    /* exactly 64 lower-case hex digits */
+bool validate_is_hostname(const char *text); /* RFC 1123, at most 63 bytes */
 
 #endif

@@ -10,7 +10,7 @@
 #include <sys/ioctl.h>
 #include <sys/vfs.h>
 
-#define QUOTA_ENABLE_SIMPLE 4           /* since Linux 6.7; older headers lack the name */
+#define QUOTA_ENABLE_SIMPLE 4 /* since Linux 6.7; older headers lack the name */
 
 bool btrfs_is(int fd)
 {
@@ -65,7 +65,7 @@ int btrfs_quota_enable(int fd)
 int btrfs_quota_limit(int fd, uint64_t bytes)
 {
     struct btrfs_ioctl_qgroup_limit_args args = {
-        .qgroupid = 0,                  /* the subvolume's own group */
+        .qgroupid = 0, /* the subvolume's own group */
         .lim = {.flags = BTRFS_QGROUP_LIMIT_MAX_RFER, .max_rfer = bytes},
     };
 

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-bool btrfs_is(int fd);                          /* does fd live on a btrfs? */
+bool btrfs_is(int fd); /* does fd live on a btrfs? */
 int btrfs_create(int dirfd, const char *name);
 int btrfs_snapshot(int dirfd, const char *name, int source_fd, bool read_only);
 int btrfs_destroy(int dirfd, const char *name);

@@ -19,7 +19,7 @@ static int drop_bounding(uint64_t keep)
             continue;
         int has = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
         if (has < 0)
-            break;                      /* past the last one this kernel knows */
+            break; /* past the last one this kernel knows */
         if (has > 0 && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
             return -errno;
     }

@@ -7,12 +7,12 @@
 #define QS_SYS_CGROUP_MOUNTS_H
 
 struct cgroup_mounts {
-    char v2[256];               /* "" = not mounted */
-    char cpu[256];              /* v1 mounts; "" = the controller is not on v1 */
+    char v2[256];  /* "" = not mounted */
+    char cpu[256]; /* v1 mounts; "" = the controller is not on v1 */
     char memory[256];
     char pids[256];
 };
 
-int cgroup_mounts_find(struct cgroup_mounts *ret);      /* 0 or -errno */
+int cgroup_mounts_find(struct cgroup_mounts *ret); /* 0 or -errno */
 
 #endif

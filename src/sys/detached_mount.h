@@ -18,7 +18,7 @@ int mount_clone(int dirfd, const char *path, uint64_t attributes, int userns_fd)
 
 struct mount_option {
     const char *key;
-    const char *value;                  /* NULL = a flag */
+    const char *value; /* NULL = a flag */
 };
 
 /* A new instance of a file system, not attached anywhere. */

@@ -15,7 +15,7 @@
 
 #include "sys/fd.h"
 
-#define TRIES 32                        /* others may take the free device first */
+#define TRIES 32 /* others may take the free device first */
 
 static int find(const struct stat *file, char *ret_path, size_t size, int *ret_fd)
 {

@@ -20,10 +20,15 @@ int netlink_loopback_up(void)
         struct nlmsghdr head;
         struct ifinfomsg link;
     } ask = {
-        .head = {.nlmsg_len = sizeof ask, .nlmsg_type = RTM_NEWLINK,
-                 .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK, .nlmsg_seq = 1},
+        .head = {.nlmsg_len = sizeof ask,
+                 .nlmsg_type = RTM_NEWLINK,
+                 .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK,
+                 .nlmsg_seq = 1},
         /* In a new namespace the loopback is the first interface. */
-        .link = {.ifi_family = AF_UNSPEC, .ifi_index = 1, .ifi_flags = IFF_UP, .ifi_change = IFF_UP},
+        .link = {.ifi_family = AF_UNSPEC,
+                 .ifi_index = 1,
+                 .ifi_flags = IFF_UP,
+                 .ifi_change = IFF_UP},
     };
     struct {
         struct nlmsghdr head;
@@ -40,5 +45,5 @@ int netlink_loopback_up(void)
     if ((size_t)n < offsetof(typeof(answer), rest) - sizeof answer.error.msg ||
         answer.head.nlmsg_type != NLMSG_ERROR)
         return -EBADMSG;
-    return answer.error.error;          /* 0 is the acknowledgement */
+    return answer.error.error; /* 0 is the acknowledgement */
 }

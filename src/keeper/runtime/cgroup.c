@@ -90,7 +90,8 @@ int cg_init(struct cg *g, const char *name, struct err *e)
 
     *g = (struct cg){.v2 = -1, .monitors = -1, .v1 = {-1, -1, -1}, .parents = {-1, -1, -1, -1}};
     if (*name == '\0' || *name == '.' || strchr(name, '/') != NULL)
-        return err_param(e, ERR_INVALID, "cgroup_name", "cgroup_name '%s' is not a plain name", name);
+        return err_param(e, ERR_INVALID, "cgroup_name", "cgroup_name '%s' is not a plain name",
+                         name);
     snprintf(g->name, sizeof g->name, "%s", name);
     int r = cgroup_mounts_find(&m);
     if (r < 0)
@@ -156,7 +157,8 @@ int cg_make(const struct cg *g, uint32_t slot, uint32_t monitor_uid, uint32_t sa
         return err_sys(e, errno, "make control group %s/%s", g->name, name);
     for (int c = 0; c < CG_CONTROLLERS; c++)
         if (g->v1[c] >= 0 && mkdirat(g->v1[c], name, 0755) < 0 && errno != EEXIST)
-            return err_sys(e, errno, "make %s control group %s/%s", controller_names[c], g->name, name);
+            return err_sys(e, errno, "make %s control group %s/%s", controller_names[c], g->name,
+                           name);
     return v2_hand_over(g, name, monitor_uid, sandbox_gid, e);
 }
 
@@ -178,7 +180,8 @@ int cg_tasks_open(const struct cg *g, uint32_t slot, struct cg_tasks *ret, struc
         int fd = open_at(g->v1[c], slot, "tasks", O_WRONLY);
         if (fd < 0) {
             cg_tasks_close(ret);
-            return err_sys(e, -fd, "open %s control group %s/%" PRIu32, controller_names[c], g->name, slot);
+            return err_sys(e, -fd, "open %s control group %s/%" PRIu32, controller_names[c],
+                           g->name, slot);
         }
         ret->fds[ret->n++] = fd;
     }
@@ -207,7 +210,8 @@ int cg_enter_monitors(const struct cg *g, struct err *e)
     for (int c = 0; c < CG_CONTROLLERS; c++) {
         int r = g->v1[c] < 0 ? 0 : fd_write_at(g->v1[c], MONITORS "/tasks", "0");
         if (r < 0)
-            return err_sys(e, -r, "join %s control group %s/" MONITORS, controller_names[c], g->name);
+            return err_sys(e, -r, "join %s control group %s/" MONITORS, controller_names[c],
+                           g->name);
     }
     return 0;
 }
@@ -242,7 +246,8 @@ static int put(const struct cg *g, uint32_t slot, enum cg_controller c, const ch
     }
     snprintf(name, sizeof name, "%" PRIu32 "/%s", slot, file);
     int r = fd_write_at(home(g, c), name, value);
-    return r < 0 ? err_sys(e, -r, "write %s to %s of control group %s/%" PRIu32, value, file, g->name, slot)
+    return r < 0 ? err_sys(e, -r, "write %s to %s of control group %s/%" PRIu32, value, file,
+                           g->name, slot)
                  : 0;
 }
 
@@ -252,7 +257,8 @@ static int limit_cpu(const struct cg *g, uint32_t slot, const struct cg_limits *
     uint64_t quota_us = (uint64_t)l->cpu_milli * (CPU_PERIOD_US / 1000);
 
     if (g->v1[CG_CPU] < 0) {
-        snprintf(value, sizeof value, l->cpu_milli == 0 ? "max" : "%" PRIu64 " %d", quota_us, CPU_PERIOD_US);
+        snprintf(value, sizeof value, l->cpu_milli == 0 ? "max" : "%" PRIu64 " %d", quota_us,
+                 CPU_PERIOD_US);
         if (put(g, slot, CG_CPU, "cpu.max", l->cpu_milli == 0, value, e) < 0)
             return -1;
         snprintf(value, sizeof value, "%" PRIu32, l->cpu_weight);
@@ -279,10 +285,12 @@ static int limit_memory(const struct cg *g, uint32_t slot, const struct cg_limit
     if (put(g, slot, CG_MEMORY, v1 ? "memory.limit_in_bytes" : "memory.max", none, value, e) < 0)
         return -1;
     /* Memory pushed out to swap would be beyond the limit. Kernels without swap lack the file. */
-    snprintf(name, sizeof name, "%" PRIu32 "/%s", slot, v1 ? "memory.swappiness" : "memory.swap.max");
+    snprintf(name, sizeof name, "%" PRIu32 "/%s", slot,
+             v1 ? "memory.swappiness" : "memory.swap.max");
     int r = g->absent[CG_MEMORY] ? 0 : fd_write_at(home(g, CG_MEMORY), name, "0");
-    return r < 0 && r != -ENOENT ? err_sys(e, -r, "keep control group %s/%" PRIu32 " from swap", g->name, slot)
-                                 : 0;
+    return r < 0 && r != -ENOENT
+               ? err_sys(e, -r, "keep control group %s/%" PRIu32 " from swap", g->name, slot)
+               : 0;
 }
 
 int cg_limit(const struct cg *g, uint32_t slot, const struct cg_limits *l, struct err *e)

@@ -18,23 +18,23 @@
 enum cg_controller { CG_CPU, CG_MEMORY, CG_PIDS, CG_CONTROLLERS };
 
 struct cg {
-    int v2;                             /* our directory on v2 */
-    int monitors;                       /* <name>/monitors on v2 */
-    int v1[CG_CONTROLLERS];             /* our directory on v1, -1 = the controller is on v2 */
-    bool absent[CG_CONTROLLERS];        /* this host has it nowhere */
-    int parents[1 + CG_CONTROLLERS];    /* the roots, v2 first; -1 = none */
+    int v2;                          /* our directory on v2 */
+    int monitors;                    /* <name>/monitors on v2 */
+    int v1[CG_CONTROLLERS];          /* our directory on v1, -1 = the controller is on v2 */
+    bool absent[CG_CONTROLLERS];     /* this host has it nowhere */
+    int parents[1 + CG_CONTROLLERS]; /* the roots, v2 first; -1 = none */
     char name[64];
 };
 
 struct cg_limits {
-    uint32_t cpu_milli;                 /* 0 = no quota */
-    uint32_t cpu_weight;                /* 1 .. 10000 */
-    uint64_t memory_bytes;              /* 0 = none */
-    uint32_t pids;                      /* 0 = none */
+    uint32_t cpu_milli;    /* 0 = no quota */
+    uint32_t cpu_weight;   /* 1 .. 10000 */
+    uint64_t memory_bytes; /* 0 = none */
+    uint32_t pids;         /* 0 = none */
 };
 
 int cg_init(struct cg *g, const char *name, struct err *e);
-const char *cg_mode(const struct cg *g);            /* "v2" or "hybrid", for the log */
+const char *cg_mode(const struct cg *g); /* "v2" or "hybrid", for the log */
 
 /* In the builder of a slot: the groups, with what the monitor and init may write in them. */
 int cg_make(const struct cg *g, uint32_t slot, uint32_t monitor_uid, uint32_t sandbox_gid,
@@ -49,17 +49,17 @@ struct cg_tasks {
     int n;
 };
 int cg_tasks_open(const struct cg *g, uint32_t slot, struct cg_tasks *ret, struct err *e);
-int cg_tasks_enter(const struct cg_tasks *t);           /* in init; 0 or -errno */
+int cg_tasks_enter(const struct cg_tasks *t); /* in init; 0 or -errno */
 void cg_tasks_close(struct cg_tasks *t);
 /* The spawner moves to the monitors' v1 groups, so that every monitor is born there. */
 int cg_enter_monitors(const struct cg *g, struct err *e);
 
-int cg_open(const struct cg *g, uint32_t slot);                         /* the v2 group */
-int cg_open_kill(const struct cg *g, uint32_t slot);                    /* its cgroup.kill */
+int cg_open(const struct cg *g, uint32_t slot);      /* the v2 group */
+int cg_open_kill(const struct cg *g, uint32_t slot); /* its cgroup.kill */
 int cg_open_controller(const struct cg *g, uint32_t slot, enum cg_controller c);
 
 int cg_limit(const struct cg *g, uint32_t slot, const struct cg_limits *l, struct err *e);
-int cg_kill(const struct cg *g, uint32_t slot);     /* every process; 0 if there is no such group */
+int cg_kill(const struct cg *g, uint32_t slot); /* every process; 0 if there is no such group */
 /* 0 = nothing is left, -EBUSY = processes are still going, or another -errno. */
 int cg_remove(const struct cg *g, uint32_t slot);
 /* Calls `found` for every slot that has a group in any hierarchy. */

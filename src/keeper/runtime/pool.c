@@ -19,19 +19,19 @@
 #include "keeper/sweep.h"
 #include "sys/fd.h"
 
-#define BUILDS_MAX 4                    /* at once; more are slower in sum */
-#define BLOCK 64                        /* slot numbers a write of the counter */
-#define LAST_RANGE 65534                /* the range above ends at the invalid id -1 */
+#define BUILDS_MAX 4     /* at once; more are slower in sum */
+#define BLOCK 64         /* slot numbers a write of the counter */
+#define LAST_RANGE 65534 /* the range above ends at the invalid id -1 */
 #define RETRY_MS 200
-#define HOLD_MS 4                       /* a new sandbox has the machine to itself this long */
+#define HOLD_MS 4 /* a new sandbox has the machine to itself this long */
 
 static struct {
-    struct slot *all;                   /* being built and ready */
+    struct slot *all; /* being built and ready */
     uint32_t count, ready;
     uint32_t next, block_end;
-    bool failing;                       /* the last build failed: wait before the next */
+    bool failing; /* the last build failed: wait before the next */
     struct timer retry;
-    struct timer hold;                  /* set while builds wait for the sandbox just begun */
+    struct timer hold; /* set while builds wait for the sandbox just begun */
 } pool;
 
 static uint8_t space[LIMIT_CHANNEL_INLINE];
@@ -187,7 +187,7 @@ void pool_started(uint32_t number, int error, int pidfd)
     while (s != NULL && s->number != number)
         s = s->next;
     if (s == NULL) {
-        fd_close(&pidfd);               /* failed before the spawner's answer was read */
+        fd_close(&pidfd); /* failed before the spawner's answer was read */
         return;
     }
     if (error != 0 || pidfd < 0) {
@@ -239,7 +239,7 @@ bool pool_step(void)
         pool.count - pool.ready >= BUILDS_MAX)
         return false;
     if (evloop_timer_is_set(&pool.hold) && sandbox_waiting() == 0 && pool.ready > 0)
-        return false;                   /* hold_due comes back to this */
+        return false; /* hold_due comes back to this */
     int r = start_build();
     if (r < 0 && r != -EAGAIN) {
         log_error("slot", "cannot be built: errno=%d", -r);

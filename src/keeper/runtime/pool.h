@@ -16,11 +16,11 @@
 
 struct slot {
     uint32_t number;
-    pid_t pid;                          /* of the monitor */
+    pid_t pid; /* of the monitor */
     uint64_t start_time;
-    int pidfd, chan, userns;            /* owned */
+    int pidfd, chan, userns; /* owned */
     struct watch chan_watch, exit_watch;
-    bool ready;                         /* SLOT_READY was heard; it may be used once pidfd is there too */
+    bool ready; /* SLOT_READY was heard; it may be used once pidfd is there too */
     struct slot *next;
 };
 
@@ -28,13 +28,13 @@ int pool_init(struct err *e);
 /* Takes a ready slot out of the pool, unwatched, or returns NULL: then one is being built, and
  * sandbox_slot_ready() or sandbox_slot_failed() follows. */
 struct slot *pool_take(void);
-void slot_free(struct slot *s);         /* closes what it still owns */
+void slot_free(struct slot *s); /* closes what it still owns */
 /* Starts a build if more slots are wanted; returns whether more builds could be started now. */
 bool pool_step(void);
 bool pool_has(uint32_t slot);
 uint32_t pool_ready(void);
-void pool_drop_all(void);               /* at the stop: monitors without a sandbox end */
+void pool_drop_all(void); /* at the stop: monitors without a sandbox end */
 
-void pool_started(uint32_t slot, int error, int pidfd);     /* from the spawner */
+void pool_started(uint32_t slot, int error, int pidfd); /* from the spawner */
 
 #endif

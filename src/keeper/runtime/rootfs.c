@@ -83,7 +83,8 @@ static int make_empty(const char *sandbox, int *ret_fd, struct err *e)
 
     if (r < 0)
         return err_sys(e, -r, "make the tree of %s", sandbox);
-    auto_close int fd = openat(keeper.sandboxes_fd, sandbox, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    auto_close int fd =
+        openat(keeper.sandboxes_fd, sandbox, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 || mkdirat(fd, "upper", 0755) < 0 || mkdirat(fd, "work", 0755) < 0)
         return err_sys(e, errno, "set up the tree of %s", sandbox);
     *ret_fd = take_fd(&fd);
@@ -93,14 +94,16 @@ static int make_empty(const char *sandbox, int *ret_fd, struct err *e)
 /* The work directory is of the mount that the snapshot was taken from, and may be in any state. */
 static int make_clone(const char *sandbox, const char *delta, int *ret_fd, struct err *e)
 {
-    auto_close int source = openat(keeper.deltas_fd, delta, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    auto_close int source =
+        openat(keeper.deltas_fd, delta, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
     if (source < 0)
         return err_sys(e, errno, "open delta %s", delta);
     int r = btrfs_snapshot(keeper.sandboxes_fd, sandbox, source, false);
     if (r < 0)
         return err_sys(e, -r, "clone delta %s for %s", delta, sandbox);
-    auto_close int fd = openat(keeper.sandboxes_fd, sandbox, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    auto_close int fd =
+        openat(keeper.sandboxes_fd, sandbox, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return err_sys(e, errno, "open the tree of %s", sandbox);
     r = rmtree(fd, "work");

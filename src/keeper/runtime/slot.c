@@ -39,7 +39,19 @@
 #define BUILD_NICE 5
 
 /* Descriptors of the monitor, in the order in which it finds them from 3 on. */
-enum { FD_KEEPER, FD_INIT, FD_INIT_PIDFD, FD_CGROUP, FD_KILL, FD_MEMORY, FD_CPU, FD_PIDS, FD_DEVPTS, FD_EXE, FD_COUNT };
+enum {
+    FD_KEEPER,
+    FD_INIT,
+    FD_INIT_PIDFD,
+    FD_CGROUP,
+    FD_KILL,
+    FD_MEMORY,
+    FD_CPU,
+    FD_PIDS,
+    FD_DEVPTS,
+    FD_EXE,
+    FD_COUNT
+};
 
 static uint8_t space[LIMIT_CHANNEL_INLINE];
 
@@ -67,7 +79,10 @@ static int terminals(uint32_t base, int *ret_fd, struct err *e)
 {
     char uid[16], gid[16];
     const struct mount_option options[] = {
-        {"uid", uid}, {"gid", gid}, {"mode", "0620"}, {"ptmxmode", "0666"},
+        {"uid", uid},
+        {"gid", gid},
+        {"mode", "0620"},
+        {"ptmxmode", "0666"},
     };
 
     snprintf(uid, sizeof uid, "%" PRIu32, base);
@@ -78,9 +93,9 @@ static int terminals(uint32_t base, int *ret_fd, struct err *e)
 
 struct parts {
     uint32_t slot, base;
-    int keeper;                         /* borrowed */
+    int keeper; /* borrowed */
     int devpts, cgroup;
-    int init, init_end;                 /* channel between monitor and init */
+    int init, init_end; /* channel between monitor and init */
     int sync, sync_end;
     struct cg_tasks tasks;
     int init_pidfd;
@@ -201,7 +216,8 @@ static int place(const struct parts *p, struct err *e)
 
     for (int i = 0; i < FD_COUNT; i++)
         if (from[i] < 0)
-            return err_sys(e, i == FD_DEVPTS ? errno : -from[i], "open descriptor %d of the monitor", i);
+            return err_sys(e, i == FD_DEVPTS ? errno : -from[i],
+                           "open descriptor %d of the monitor", i);
     int r = process_place_fds(from, FD_COUNT);
     if (r == 0)
         r = fd_set_cloexec(3 + FD_EXE, true);
@@ -218,8 +234,8 @@ static int build(struct parts *p, struct err *e)
     if (p->cgroup < 0)
         return err_sys(e, -p->cgroup, "open control group %" PRIu32, p->slot);
     if (cg_tasks_open(&keeper.cg, p->slot, &p->tasks, e) < 0 ||
-        terminals(p->base, &p->devpts, e) < 0 || channels(p, e) < 0 ||
-        start_init(p, e) < 0 || equip_init(p, e) < 0)
+        terminals(p->base, &p->devpts, e) < 0 || channels(p, e) < 0 || start_init(p, e) < 0 ||
+        equip_init(p, e) < 0)
         return -1;
     return 0;
 }
@@ -237,9 +253,17 @@ void slot_build(uint32_t slot, int channel)
 {
     char *const argv[] = {"quicksand-monitor", NULL};
     char *const envp[] = {NULL};
-    struct parts p = {.slot = slot, .base = slot_base(slot), .keeper = channel, .devpts = -1,
-                      .cgroup = -1, .init = -1, .init_end = -1, .sync = -1, .sync_end = -1,
-                      .init_pidfd = -1, .userns = -1};
+    struct parts p = {.slot = slot,
+                      .base = slot_base(slot),
+                      .keeper = channel,
+                      .devpts = -1,
+                      .cgroup = -1,
+                      .init = -1,
+                      .init_end = -1,
+                      .sync = -1,
+                      .sync_end = -1,
+                      .init_pidfd = -1,
+                      .userns = -1};
     struct err e = {0};
     pid_t spawner = getppid();
 
