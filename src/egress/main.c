@@ -141,11 +141,15 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < LINKS_MAX; i++)
         g.links[i] = (struct link){&g, -1, NULL};
+    if (!fd_is_listener(LISTENER)) {
+        (void)err_set(&e, ERR_INTERNAL, "descriptor 3 is not a listener");
+        goto failed;
+    }
     if (conf_load(&conf, argc == 3 ? argv[2] : CONF_DEFAULT_PATH, argc == 1, &e) < 0 || become(&conf, &g, &e) < 0)
         goto failed;
     log_init("egress", log_level_from_name(conf.log_level));
     if (fd_set_cloexec(LISTENER, true) < 0 || fd_set_nonblock(LISTENER, true) < 0) {
-        (void)err_set(&e, ERR_INTERNAL, "descriptor 3 is not a listener");
+        (void)err_set(&e, ERR_INTERNAL, "cannot set up the listener");
         goto failed;
     }
     (void)signal(SIGPIPE, SIG_IGN);

@@ -34,6 +34,7 @@
 #include "sys/seccomp_role.h"
 
 #define LISTENER 3
+#define ACCEPT_PAUSE_MS 100
 #define JOBS_MAX 8                  /* at once; more wait in the backlog */
 #define JOB_MEMORY (1ULL << 30)     /* address space of a child: an xz dictionary may ask for anything */
 
@@ -138,8 +139,10 @@ static void accept_job(struct role *role, struct child *child)
     int conn = accept4(LISTENER, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
     if (conn < 0) {
-        if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+        if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
             log_warn("image.accept", "error=%d", errno);
+            (void)poll(NULL, 0, ACCEPT_PAUSE_MS);   /* out of descriptors: it would be ready again at once */
+        }
         return;
     }
     id_make(id, "");
@@ -228,13 +231,18 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < JOBS_MAX; i++)
         role.children[i].conn = -1;
     (void)umask(0);
+    /* Before anything is opened, which would get the number of a missing listener. */
+    if (!fd_is_listener(LISTENER)) {
+        (void)err_set(&e, ERR_INTERNAL, "descriptor 3 is not a listener");
+        goto failed;
+    }
     if (conf_load(&conf, config != NULL ? config : CONF_DEFAULT_PATH, config == NULL, &e) < 0 ||
         open_layers(&role, layers, &e) < 0 || open_signals(&role, &e) < 0 || lower_privileges(&e) < 0)
         goto failed;
     log_init("image", log_level_from_name(conf.log_level));
     if (fd_set_cloexec(LISTENER, true) < 0 || fd_set_nonblock(LISTENER, true) < 0 ||
         pipe2(role.alive, O_CLOEXEC) < 0) {
-        (void)err_sys(&e, errno, "descriptor 3 is not a listener");
+        (void)err_sys(&e, errno, "listener and pipe");
         goto failed;
     }
     log_info("image.ready", "layers=%s", layers);

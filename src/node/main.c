@@ -40,14 +40,6 @@ static enum log_level level_of(const char *name)
     return LOG_L_INFO;
 }
 
-static bool is_listening(int fd)
-{
-    int on = 0;
-    socklen_t n = sizeof on;
-
-    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &n) == 0 && on != 0;
-}
-
 /* data_dir/<name>, made if it is missing. */
 static int open_dir(const struct conf *c, const char *name, struct err *e)
 {
@@ -67,7 +59,7 @@ static int listen_on(struct node *n, struct err *e)
     char address[256];
 
     n->server = http_server_new(n->loop, service_request, n);
-    if (is_listening(LISTEN_FD)) {
+    if (fd_is_listener(LISTEN_FD)) {
         (void)fd_set_cloexec(LISTEN_FD, true);
         return http_server_listen_fd(n->server, LISTEN_FD, e);
     }

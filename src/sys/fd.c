@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 void fd_close(int *fd)
@@ -79,6 +80,14 @@ ssize_t fd_read_at(int dirfd, const char *name, char *out, size_t size)
         n--;
     out[n] = '\0';
     return n;
+}
+
+bool fd_is_listener(int fd)
+{
+    int on = 0;
+    socklen_t n = sizeof on;
+
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &n) == 0 && on != 0;
 }
 
 int fd_set_nonblock(int fd, bool on)
