@@ -83,7 +83,7 @@ void role_child_become(enum role r)
         argv[argc++] = "--layers";
         argv[argc++] = layers;
     }
-    auto_close int exe = open(program, O_RDONLY | O_CLOEXEC);
+    int exe = open(program, O_RDONLY | O_CLOEXEC);
     if (exe < 0)
         fail(r, "open", errno);
     if (setpgid(0, 0) < 0 || chdir("/") < 0)
@@ -95,7 +95,6 @@ void role_child_become(enum role r)
         from[n++] = keeper.role_sock[r];
     from[n++] = exe;
     int error = process_place_fds(from, n);
-    exe = -1; /* closed by that, like every other descriptor */
     if (error == 0)
         error = fd_set_cloexec(2 + n, true);
     if (error < 0)
