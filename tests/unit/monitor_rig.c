@@ -431,7 +431,7 @@ int rig_wait_exit(struct rig *r, int timeout_ms)
     return -1;
 }
 
-static void remove_groups(const char *group)
+static void remove_below(const char *group)
 {
     DIR *d = opendir(group);
     struct dirent *e;
@@ -441,8 +441,17 @@ static void remove_groups(const char *group)
             (void)unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR);
     if (d != NULL)
         (void)closedir(d);
-    for (int i = 0; i < 500 && rmdir(group) < 0 && errno == EBUSY; i++)
+}
+
+/* Until the last of the killed is gone. */
+static void remove_groups(const char *group)
+{
+    for (int i = 0; i < 500; i++) {
+        remove_below(group);
+        if (rmdir(group) == 0 || errno != EBUSY)
+            return;
         (void)usleep(2000);
+    }
 }
 
 void rig_stop(struct rig *r)
@@ -456,10 +465,8 @@ void rig_stop(struct rig *r)
         (void)kill(r->monitor, SIGKILL);
         (void)waitpid(r->monitor, NULL, 0);
     }
-    if (r->group[0] != '\0') {
-        (void)usleep(5000);
+    if (r->group[0] != '\0')
         remove_groups(r->group);
-    }
     DIR *d = opendir(r->dir);
     struct dirent *e;
     while (d != NULL && (e = readdir(d)) != NULL)
