@@ -18,6 +18,7 @@ import time
 import h2.config
 import h2.connection
 import h2.events
+import h2.settings
 
 import qsdaemon
 
@@ -39,7 +40,9 @@ class EchoServer:
         with open(self.errors, "wb") as errors:
             self.process = subprocess.Popen(
                 [program, "--tls", self.cert, self.dir / "key.pem", "127.0.0.1:0", f"unix:{self.sock}"],
-                stdout=subprocess.PIPE, stderr=errors, preexec_fn=limit)
+                stdout=subprocess.PIPE, stderr=errors, preexec_fn=limit,
+                # Freed memory that the address sanitizer keeps would look like growth.
+                env={**os.environ, "ASAN_OPTIONS": "quarantine_size_mb=4:thread_local_quarantine_size_kb=64"})
         line = self.process.stdout.readline().split()
         assert line and line[0] == b"port", self.errors.read_text()
         self.port = int(line[1])
@@ -89,11 +92,12 @@ class EchoServer:
 
 
 def read_all(s):
+    """Until the end of the connection, or the socket's timeout."""
     parts = []
     while True:
         try:
             part = s.recv(65536)
-        except ConnectionResetError:
+        except (ConnectionResetError, TimeoutError):
             part = b""
         if not part:
             return b"".join(parts)
@@ -110,7 +114,8 @@ class H2:
         self.events = []
         self.is_closed = False
         if initial_window is not None:
-            self.h.local_settings.initial_window_size = initial_window
+            self.h.local_settings = h2.settings.Settings(
+                client=True, initial_values={h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: initial_window})
         self.h.initiate_connection()
         self.flush()
 
@@ -130,6 +135,7 @@ class H2:
         stream = self.h.get_next_available_stream_id()
         self.h.send_headers(stream, [(":method", method), (":scheme", "http"), (":path", path),
                                      (":authority", "a"), *headers], end_stream=end)
+        self.flush()
         return stream
 
     def read(self):

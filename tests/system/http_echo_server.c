@@ -52,6 +52,8 @@ static void on_body(struct http_stream *st, const void *p, size_t n, void *ctx)
         http_stream_consume(st, n);
         return;
     }
+    if (!x->is_echo)
+        return;                 /* /never: held for good */
     http_stream_write(st, p, n);
     if (http_stream_queued(st) < HTTP_HIGH)
         http_stream_consume(st, n);
