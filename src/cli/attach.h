@@ -7,10 +7,10 @@
 #ifndef QS_CLI_ATTACH_H
 #define QS_CLI_ATTACH_H
 
-#include <jansson.h>
 #include <stdbool.h>
 
 #include "cli/client.h"
+#include "json/json.h"
 
 struct attach {
     const char *base;           /* "/v1/sandboxes/sb-x/execs/ex-y" */

@@ -7,12 +7,12 @@
 #define QS_CLI_CLIENT_H
 
 #include <curl/curl.h>
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "json/json.h"
 
 struct client {
     char url[512];              /* without a slash at the end */

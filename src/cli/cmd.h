@@ -7,12 +7,12 @@
 #ifndef QS_CLI_CMD_H
 #define QS_CLI_CMD_H
 
-#include <jansson.h>
 #include <stdbool.h>
 
 #include "base/err.h"
 #include "cli/args.h"
 #include "cli/client.h"
+#include "json/json.h"
 
 enum {
     EXIT_FAILED = 1,

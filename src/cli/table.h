@@ -4,8 +4,9 @@
 #ifndef QS_CLI_TABLE_H
 #define QS_CLI_TABLE_H
 
-#include <jansson.h>
 #include <stddef.h>
+
+#include "json/json.h"
 
 #define TABLE_COLUMNS 8
 

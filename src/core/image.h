@@ -7,9 +7,8 @@
 #ifndef QS_CORE_IMAGE_H
 #define QS_CORE_IMAGE_H
 
-#include <jansson.h>
-
 #include "core/core.h"
+#include "json/json.h"
 #include "store/store.h"
 
 #define IMAGE_BYTES_MAX (16ULL << 30)       /* unpacked */

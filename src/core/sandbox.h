@@ -7,10 +7,9 @@
 #ifndef QS_CORE_SANDBOX_H
 #define QS_CORE_SANDBOX_H
 
-#include <jansson.h>
-
 #include "core/core.h"
 #include "core/idempotency.h"
+#include "json/json.h"
 #include "store/store.h"
 
 /* What the node said last. Of an ended sandbox the row keeps usage and activity. */

@@ -6,12 +6,12 @@
 #ifndef QS_API_REST_EXEC_FOLLOW_H
 #define QS_API_REST_EXEC_FOLLOW_H
 
-#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
 #include "core/core.h"
+#include "json/json.h"
 
 struct exec_follow_ops {
     void (*on_data)(void *ctx, int stream, uint64_t offset, const void *p, size_t n);

@@ -36,6 +36,8 @@ static int take_command(struct exec_request *rq, const json_t *body, struct err 
     if (bytes > LIMIT_ARGV_BYTES)
         return err_param(e, ERR_TOO_LARGE, "command", "the arguments have %zu bytes, but at most %d are allowed",
                          bytes, LIMIT_ARGV_BYTES);
+    if (n == 0 || rq->argv[0].len == 0)
+        return err_param(e, ERR_INVALID, "command", "the program's name is empty");
     rq->command.n_argv = n;
     rq->command.argv = rq->argv;
     return 0;

@@ -7,13 +7,13 @@
 #ifndef QS_API_REST_EXEC_MODEL_H
 #define QS_API_REST_EXEC_MODEL_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
 #include "base/ids.h"
 #include "base/limits.h"
+#include "json/json.h"
 #include "node.pb-c.h"
 
 /* The rows of the body of a command, for the tables of execs.c and run.c. */

@@ -4,10 +4,10 @@
 #ifndef QS_API_REST_FS_ERRORS_H
 #define QS_API_REST_FS_ERRORS_H
 
-#include <jansson.h>
 #include <stddef.h>
 
 #include "base/err.h"
+#include "json/json.h"
 
 /* "NotFound" and the like; ERR_FS_IO for one that is not known. */
 enum err_code fs_error_code(const char *kind);

@@ -12,12 +12,12 @@
 #ifndef QS_API_REST_FS_HELPER_H
 #define QS_API_REST_FS_HELPER_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
 #include "core/core.h"
+#include "json/json.h"
 
 #define FS_SILENCE_S 60
 

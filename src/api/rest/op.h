@@ -8,7 +8,6 @@
 #ifndef QS_API_REST_OP_H
 #define QS_API_REST_OP_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +15,7 @@
 #include "base/err.h"
 #include "core/core.h"
 #include "http/http.h"
+#include "json/json.h"
 
 enum field_type {
     FIELD_STRING,           /* min/max: bytes */

@@ -4,9 +4,8 @@
 #ifndef QS_API_REST_SANDBOX_JSON_H
 #define QS_API_REST_SANDBOX_JSON_H
 
-#include <jansson.h>
-
 #include "core/sandbox.h"
+#include "json/json.h"
 
 json_t *sandbox_json(const struct sandbox *sb);
 

@@ -6,10 +6,11 @@
 #ifndef QS_API_REST_TEXT_H
 #define QS_API_REST_TEXT_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "json/json.h"
 
 /* Valid UTF-8 as RFC 3629 has it: no surrogates, no overlong forms, nothing above U+10FFFF. */
 bool text_is_utf8(const void *p, size_t n);
