@@ -103,8 +103,10 @@ void h2_read(struct h2 *h, const uint8_t *p, size_t n)
             (void)nghttp2_session_terminate_session(h->session, NGHTTP2_ENHANCE_YOUR_CALM);
         if (used < 0 || is_flood)
             h->is_failed = true;
-        if (h->net != NULL && (h->is_failed || nghttp2_session_want_write(h->session) ||
-                               !nghttp2_session_want_read(h->session)))
+        if (h->net == NULL)
+            (void)nghttp2_session_send(h->session);
+        if (!h->is_dead && h->net != NULL && (h->is_failed || nghttp2_session_want_write(h->session) ||
+                                              !nghttp2_session_want_read(h->session)))
             net_conn_kick(h->net);
     }
     (void)h2_leave(h);
