@@ -1,10 +1,10 @@
 /*
  * create.c - making a sandbox and starting its entry point
  *
- * The order: defaults on disk; the keeper makes the sandbox (or has it already: then it is adopted); the
- * monitor starts the entry point, or is asked until init is up. Nothing of a sandbox whose entry
- * point cannot be started stays behind. A client that leaves does not stop a creation: whoever asks again
- * with the same id finds what was made.
+ * The order: defaults on disk; the keeper makes the sandbox (or has it already: then it is
+ * adopted); the monitor starts the entry point, or is asked until init is up. Nothing of a sandbox
+ * whose entry point cannot be started stays behind. A client that leaves does not stop a creation:
+ * whoever asks again with the same id finds what was made.
  */
 #include <stdio.h>
 #include <string.h>
@@ -89,8 +89,8 @@ static void remove_remains(struct op *op)
     uint8_t space[128];
 
     (void)snprintf(m.sandbox, sizeof m.sandbox, "%s", c->sandbox);
-    keeper_call(op->node->keeper, KEEPER_DESTROY, space, keeper_destroy_encode(&m, space, sizeof space),
-                KEEPER_MS, on_removed, op);
+    keeper_call(op->node->keeper, KEEPER_DESTROY, space,
+                keeper_destroy_encode(&m, space, sizeof space), KEEPER_MS, on_removed, op);
 }
 
 /* Ends the call with *e after nothing of the sandbox is left. */
@@ -271,7 +271,8 @@ static void on_created(void *arg, const struct err *e, const uint8_t *payload, s
     bring_up(op);
 }
 
-static int keeper_message(const Quicksand__Node__CreateRequest *rq, struct keeper_create *m, struct err *e)
+static int keeper_message(const Quicksand__Node__CreateRequest *rq, struct keeper_create *m,
+                          struct err *e)
 {
     const char *hostname = rq->hostname != NULL && rq->hostname[0] != '\0' ? rq->hostname
                                                                            : rq->sandbox_id;
@@ -316,8 +317,8 @@ static void ask_keeper(struct op *op)
         op_fail(op, &e);
         return;
     }
-    keeper_call(op->node->keeper, KEEPER_CREATE, space, keeper_create_encode(m, space, sizeof space),
-                KEEPER_MS, on_created, op);
+    keeper_call(op->node->keeper, KEEPER_CREATE, space,
+                keeper_create_encode(m, space, sizeof space), KEEPER_MS, on_created, op);
 }
 
 /* --- the request ----------------------------------------------------------------------------- */
@@ -351,11 +352,13 @@ static int check(const struct op *op, struct err *e)
     auto_free struct keeper_create *m = mem_zalloc(sizeof *m);
 
     if (rq->has_version && rq->version != 1)
-        return err_param(e, ERR_UNSUPPORTED, "version", "this node speaks version 1, not %u", rq->version);
+        return err_param(e, ERR_UNSUPPORTED, "version", "this node speaks version 1, not %u",
+                         rq->version);
     if (call_sandbox(rq->sandbox_id, e) < 0)
         return -1;
     if (map_get(&op->node->creating, rq->sandbox_id) != NULL)
-        return err_set(e, ERR_UNAVAILABLE, "sandbox %s is being made by another call", rq->sandbox_id);
+        return err_set(e, ERR_UNAVAILABLE, "sandbox %s is being made by another call",
+                       rq->sandbox_id);
     if (rq->defaults != NULL && exec_env_check_defaults(rq->defaults, e) < 0)
         return -1;
     return keeper_message(rq, m, e);
@@ -379,7 +382,8 @@ void op_create(struct op *op)
         op_fail(op, &e);
         return;
     }
-    if (defaults_save(op->node->defaults, c->sandbox, rq->defaults != NULL ? rq->defaults : &none, &e) < 0) {
+    if (defaults_save(op->node->defaults, c->sandbox, rq->defaults != NULL ? rq->defaults : &none,
+                      &e) < 0) {
         op_fail(op, &e);
         return;
     }

@@ -1,8 +1,8 @@
 /*
  * defaults.c - what execs of a sandbox inherit, kept in data_dir/node/<id>
  *
- * A file is four bytes "QSD1" and a Defaults message of node.proto. Files are read when they are first
- * needed; CACHE_MAX of them are remembered.
+ * A file is four bytes "QSD1" and a Defaults message of node.proto. Files are read when they are
+ * first needed; CACHE_MAX of them are remembered.
  */
 #include "node/defaults.h"
 

@@ -1,8 +1,8 @@
 /*
  * defaults.h - what execs of a sandbox inherit, kept in data_dir/node/<id>
  *
- * Written before the keeper is asked for the sandbox, so that whatever was made has its defaults; removed
- * with the sandbox.
+ * Written before the keeper is asked for the sandbox, so that whatever was made has its defaults;
+ * removed with the sandbox.
  */
 #ifndef QS_NODE_DEFAULTS_H
 #define QS_NODE_DEFAULTS_H

@@ -88,7 +88,8 @@ void exec_failure(struct node *n, const char *sandbox, const Quicksand__Node__Co
 
     exec_program(c, program, sizeof program);
     if (from != NULL)
-        (void)snprintf(cwd, sizeof cwd, "%.*s", (int)(from->len < sizeof cwd ? from->len : sizeof cwd - 1),
+        (void)snprintf(cwd, sizeof cwd, "%.*s",
+                       (int)(from->len < sizeof cwd ? from->len : sizeof cwd - 1),
                        (const char *)from->data);
     map_start_error(r, program, cwd, e);
 }
@@ -213,7 +214,8 @@ static void answer_list(struct op *op)
     op_reply(op, &rs.base);
 }
 
-static void on_page(void *arg, const struct exec_record *r, size_t n, uint32_t next, const struct err *e)
+static void on_page(void *arg, const struct exec_record *r, size_t n, uint32_t next,
+                    const struct err *e)
 {
     struct op *op = arg;
     struct list *l = op->state;

@@ -1,9 +1,9 @@
 /*
  * exec_env.c - from a command and the sandbox's defaults to the block that init executes
  *
- * The environment: PATH; LANG unless LANG or LC_ALL is set by anyone; TERM on a terminal; then the defaults of
- * the sandbox (image first), then the command's own. The last value of a name wins and stands where
- * the name first came. HOME is set by init, which knows the user.
+ * The environment: PATH; LANG unless LANG or LC_ALL is set by anyone; TERM on a terminal; then the
+ * defaults of the sandbox (image first), then the command's own. The last value of a name wins and
+ * stands where the name first came. HOME is set by init, which knows the user.
  */
 #include "node/exec_env.h"
 
@@ -49,7 +49,8 @@ static int env_add(struct env *v, const char *field, const char *p, size_t len, 
         return err_param(e, ERR_INVALID, field, "an environment variable has an empty name");
     /* Checked before anything is allocated for it. */
     if (len >= LIMIT_ENV_BYTES)
-        return err_param(e, ERR_TOO_LARGE, field, "the environment is over %d bytes", LIMIT_ENV_BYTES);
+        return err_param(e, ERR_TOO_LARGE, field, "the environment is over %d bytes",
+                         LIMIT_ENV_BYTES);
 
     auto_free char *name = mem_strndup(p, (size_t)(eq - p));
     size_t at = (size_t)(uintptr_t)map_get(&v->index, name);
@@ -58,7 +59,8 @@ static int env_add(struct env *v, const char *field, const char *p, size_t len, 
         free(v->vars[at - 1]);
     } else {
         if (v->n == LIMIT_ENVC)
-            return err_param(e, ERR_TOO_LARGE, field, "more than %d environment variables", LIMIT_ENVC);
+            return err_param(e, ERR_TOO_LARGE, field, "more than %d environment variables",
+                             LIMIT_ENVC);
         if (v->n == v->size) {
             v->size = v->size == 0 ? 32 : v->size * 2;
             v->vars = mem_realloc(v->vars, v->size * sizeof *v->vars);
@@ -69,7 +71,8 @@ static int env_add(struct env *v, const char *field, const char *p, size_t len, 
     v->vars[at - 1] = mem_strndup(p, len);
     v->bytes += len + 1;
     if (v->bytes > LIMIT_ENV_BYTES)
-        return err_param(e, ERR_TOO_LARGE, field, "the environment is over %d bytes", LIMIT_ENV_BYTES);
+        return err_param(e, ERR_TOO_LARGE, field, "the environment is over %d bytes",
+                         LIMIT_ENV_BYTES);
     return 0;
 }
 
@@ -86,7 +89,8 @@ static bool sets_language(const struct exec_env_input *in)
     const Quicksand__Node__Command *c = in->command;
 
     for (size_t i = 0; d != NULL && i < d->n_env; i++)
-        if (names(d->env[i], strlen(d->env[i]), "LANG") || names(d->env[i], strlen(d->env[i]), "LC_ALL"))
+        if (names(d->env[i], strlen(d->env[i]), "LANG") ||
+            names(d->env[i], strlen(d->env[i]), "LC_ALL"))
             return true;
     for (size_t i = 0; i < c->n_env; i++)
         if (names((const char *)c->env[i].data, c->env[i].len, "LANG") ||

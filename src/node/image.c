@@ -1,8 +1,9 @@
 /*
  * image.c - a tar stream to the image role, and removal of a layer
  *
- * The role reads the tar from a pipe; what it does not take stays with the client by flow control. Closing the
- * connection cancels the job. Every wait ends: the role answers, or its connection breaks.
+ * The role reads the tar from a pipe; what it does not take stays with the client by flow control.
+ * Closing the connection cancels the job. Every wait ends: the role answers, or its connection
+ * breaks.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -82,7 +83,8 @@ static void pump(struct op *op)
 
     while (im->head != NULL) {
         struct piece *p = im->head;
-        ssize_t n = im->deaf ? (ssize_t)(p->len - p->at) : write(im->pipe, p->data + p->at, p->len - p->at);
+        ssize_t n =
+            im->deaf ? (ssize_t)(p->len - p->at) : write(im->pipe, p->data + p->at, p->len - p->at);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN) {
@@ -186,8 +188,8 @@ static int begin(struct op *op, const Quicksand__Node__ImageImportRequest *rq, s
     (void)fcntl(im->pipe, F_SETPIPE_SZ, PIPE_BYTES);
     r = fd_set_nonblock(im->pipe, true);
     if (r == 0)
-        r = chan_send(im->link, IMAGE_UNPACK, 1, space, image_unpack_encode(&m, space, sizeof space),
-                      &read_end, 1);
+        r = chan_send(im->link, IMAGE_UNPACK, 1, space,
+                      image_unpack_encode(&m, space, sizeof space), &read_end, 1);
     if (r < 0)
         return err_sys(e, -r, "ask the image role");
     im->link_io = loop_io_new(op->node->loop, im->link, LOOP_READ, on_link, op);
@@ -250,7 +252,8 @@ void op_layer_delete(struct op *op)
     uint8_t space[128];
     struct err e;
 
-    if (rq->layer == NULL || strlen(rq->layer) != 64 || strspn(rq->layer, "0123456789abcdef") != 64) {
+    if (rq->layer == NULL || strlen(rq->layer) != 64 ||
+        strspn(rq->layer, "0123456789abcdef") != 64) {
         err_param(&e, ERR_INVALID, "layer", "a layer is named by 64 hex digits");
         op_fail(op, &e);
         return;

@@ -1,8 +1,9 @@
 /*
  * keeper_link.c - the one connection from the node to the keeper
  *
- * A request moves from `waiting` (not sent) to `sent` and is freed by its reply, its deadline, or by
- * KEEPER_WAIT_MS without a connection. A broken connection moves all of `sent` back to `waiting`.
+ * A request moves from `waiting` (not sent) to `sent` and is freed by its reply, its deadline, or
+ * by KEEPER_WAIT_MS without a connection. A broken connection moves all of `sent` back to
+ * `waiting`.
  */
 #include "node/keeper_link.h"
 

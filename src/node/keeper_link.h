@@ -1,9 +1,10 @@
 /*
  * keeper_link.h - the one connection from the node to the keeper
  *
- * Requests may be made at any time. While the keeper is away they wait for it for KEEPER_WAIT_MS; a request
- * that was under way when the connection broke is sent again, so every request must be safe to repeat
- * (CREATE is: ERR_EXISTS means adopt). The callback comes exactly once, never from inside the call.
+ * Requests may be made at any time. While the keeper is away they wait for it for KEEPER_WAIT_MS; a
+ * request that was under way when the connection broke is sent again, so every request must be safe
+ * to repeat (CREATE is: ERR_EXISTS means adopt). The callback comes exactly once, never from inside
+ * the call.
  */
 #ifndef QS_NODE_KEEPER_LINK_H
 #define QS_NODE_KEEPER_LINK_H
@@ -21,7 +22,8 @@
 struct keeper_link;
 
 /* Success: e is NULL, payload follows the reply (LIST, STATS), *fd may be taken. */
-typedef void (*keeper_cb)(void *arg, const struct err *e, const uint8_t *payload, size_t len, int *fd);
+typedef void (*keeper_cb)(void *arg, const struct err *e, const uint8_t *payload, size_t len,
+                          int *fd);
 
 struct keeper_link *keeper_link_new(struct loop *l, const char *socket_path);
 void keeper_call(struct keeper_link *k, enum keeper_type type, const void *p, size_t n,

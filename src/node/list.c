@@ -1,8 +1,9 @@
 /*
  * list.c - every sandbox that has a trace on this node
  *
- * Names come from the run directories, the defaults on disk and, if it can be reached, the keeper. Each is
- * then asked: the exit record if there is one, else the monitor, LIST_AT_ONCE of them at a time.
+ * Names come from the run directories, the defaults on disk and, if it can be reached, the keeper.
+ * Each is then asked: the exit record if there is one, else the monitor, LIST_AT_ONCE of them at a
+ * time.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -13,6 +14,7 @@
 
 #include "base/ids.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "ipc/keeper_proto.h"
@@ -137,9 +139,15 @@ static void on_sandbox(void *arg, const struct sandbox_record *r, const struct e
         it->known = true;
         it->record = *r;
     } else if (e->code != ERR_NOT_FOUND) {
-        struct err failure = *e;
-        op_fail(op, &failure);  /* half a list would be taken for the whole */
-        return;
+        /* Its monitor is there and does not answer: one such must not hide all the others. */
+        char id[ID_SIZE];
+        memcpy(id, it->record.sandbox, sizeof id);
+        it->known = true;
+        log_warn("list-no-answer", "sandbox=%s error=\"%s\"", id, e->message);
+        if (spool_status(op->node->run_fd, id, &it->record) < 0) {
+            it->record = (struct sandbox_record){.state = SB_STARTING};
+            memcpy(it->record.sandbox, id, sizeof id);
+        }
     }
     pump(op);
 }
@@ -165,7 +173,7 @@ static void pump(void *arg)
             without_run_dir(it, map_get(&op->node->creating, id) != NULL);
         } else {
             l->asking++;
-            query_sandbox(op->node, &it->q, id, 0, on_sandbox, it);
+            query_sandbox_soon(op->node, &it->q, id, on_sandbox, it);
         }
     }
     if (l->next == l->n && l->asking == 0)

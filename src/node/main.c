@@ -1,8 +1,9 @@
 /*
  * main.c - quicksand-node, the data plane of one machine
  *
- * Started by the keeper as its own user, with the listening socket of node.sock as descriptor 3. May be killed at
- * any instant: sandboxes run on in their monitors and the next node finds them there.
+ * Started by the keeper as its own user, with the listening socket of node.sock as descriptor 3.
+ * May be killed at any instant: sandboxes run on in their monitors and the next node finds them
+ * there.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,8 +28,8 @@
 
 #define LISTEN_FD 3
 
-static const unsigned filter_groups = SECCOMP_BASE | SECCOMP_IO | SECCOMP_UNIX | SECCOMP_READ_FILES |
-                                      SECCOMP_WRITE_FILES | SECCOMP_MEMFD;
+static const unsigned filter_groups = SECCOMP_BASE | SECCOMP_IO | SECCOMP_UNIX |
+                                      SECCOMP_READ_FILES | SECCOMP_WRITE_FILES | SECCOMP_MEMFD;
 
 static enum log_level level_of(const char *name)
 {

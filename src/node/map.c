@@ -85,12 +85,12 @@ static void exec_error(int error, const char *program, struct err *e)
 {
     switch (error) {
     case ENOENT:
-        err_param(e, ERR_EXEC_NOT_FOUND, "argv", "cannot run %.120s: it or its interpreter does not exist",
-                  program);
+        err_param(e, ERR_EXEC_NOT_FOUND, "argv",
+                  "cannot run %.120s: it or its interpreter does not exist", program);
         break;
     case E2BIG:
-        err_param(e, ERR_TOO_LARGE, "argv", "cannot run %.120s: arguments and environment are too long",
-                  program);
+        err_param(e, ERR_TOO_LARGE, "argv",
+                  "cannot run %.120s: arguments and environment are too long", program);
         break;
     case EACCES:
     case ENOEXEC:
@@ -110,13 +110,14 @@ static void exec_error(int error, const char *program, struct err *e)
     }
 }
 
-void map_start_error(const struct exec_record *r, const char *program, const char *cwd, struct err *e)
+void map_start_error(const struct exec_record *r, const char *program, const char *cwd,
+                     struct err *e)
 {
     if (strcmp(r->step, "exec") == 0 || strcmp(r->step, "interpreter") == 0)
         exec_error(r->error, program, e);
     else if (strcmp(r->step, "cwd") == 0)
-        err_param(e, ERR_INVALID, "cwd", "cannot run %.120s: working directory %.120s: %s", program, cwd,
-                  strerror(r->error));
+        err_param(e, ERR_INVALID, "cwd", "cannot run %.120s: working directory %.120s: %s", program,
+                  cwd, strerror(r->error));
     else if (strcmp(r->step, "user") == 0)
         err_param(e, ERR_INVALID, "user", "cannot run %.120s: no such user or group: %s", program,
                   strerror(r->error));
@@ -124,6 +125,7 @@ void map_start_error(const struct exec_record *r, const char *program, const cha
         err_set(e, ERR_LIMIT, "cannot run %.120s: the sandbox's %s limit is reached", program,
                 r->error == EAGAIN ? "process" : "memory");
     else
-        err_set(e, ERR_INTERNAL, "cannot run %.120s: step %s: %s", program, r->step, strerror(r->error));
+        err_set(e, ERR_INTERNAL, "cannot run %.120s: step %s: %s", program, r->step,
+                strerror(r->error));
     e->sys_errno = r->error;
 }

@@ -14,7 +14,8 @@ void map_exec(const struct exec_record *r, Quicksand__Node__Exec *ret);
 void map_sandbox(const struct sandbox_record *r, Quicksand__Node__Usage *usage,
                  Quicksand__Node__Exec *entry, Quicksand__Node__Sandbox *ret);
 
-/* Fills *e with why a record in state EXEC_FAILED failed; `program` and `cwd` are for the message. */
-void map_start_error(const struct exec_record *r, const char *program, const char *cwd, struct err *e);
+/* Fills *e with why an exec in state EXEC_FAILED failed; `program` and `cwd` are for the message. */
+void map_start_error(const struct exec_record *r, const char *program, const char *cwd,
+                     struct err *e);
 
 #endif

@@ -1,10 +1,10 @@
 /*
  * monitor_link.c - connections to the monitors, one a sandbox, made when needed
  *
- * A request is in exactly one place: the queue of its link (not sent), a slot of its link (sent, waiting for the
- * reply; the slot's number is the tag), or the pool's `ended` list (its callback comes from the next
- * pass of the loop). A cancelled request keeps its slot, without a callback, until the reply arrives, so
- * that a tag is never used twice on one connection.
+ * A request is in exactly one place: the queue of its link (not sent), a slot of its link (sent,
+ * waiting for the reply; the slot's number is the tag), or the pool's `ended` list (its callback
+ * comes from the next pass of the loop). A cancelled request keeps its slot, without a callback,
+ * until the reply arrives, so that a tag is never used twice on one connection.
  */
 #include "node/monitor_link.h"
 
@@ -20,7 +20,8 @@
 #include "sys/fd.h"
 
 #define TICK_MS 200
-#define OPEN_MAX_IDLE 2048      /* connections above this number are closed when they have nothing to do */
+#define OPEN_MAX_IDLE \
+    2048 /* connections above this number are closed when they have nothing to do */
 #define SLOTS_MAX 16384         /* requests under way a sandbox */
 #define ATTEMPTS_MAX 4          /* connections on which one request is tried */
 #define CONNECT_RETRY_MS 2000   /* a full backlog is waited for as long as this */

@@ -1,9 +1,10 @@
 /*
  * monitor_link.h - connections to the monitors, one a sandbox, made when needed
  *
- * A request gets its callback exactly once, never from inside monitor_call, unless it is cancelled. A broken
- * connection is made anew and requests that may be repeated are sent again; only when nobody listens on the
- * sandbox's socket any more is the monitor held to be gone (MONITOR_GONE), and the caller turns to the files.
+ * A request gets its callback exactly once, never from inside monitor_call, unless it is cancelled.
+ * A broken connection is made anew and requests that may be repeated are sent again; only when
+ * nobody listens on the sandbox's socket any more is the monitor held to be gone (MONITOR_GONE),
+ * and the caller turns to the files.
  */
 #ifndef QS_NODE_MONITOR_LINK_H
 #define QS_NODE_MONITOR_LINK_H

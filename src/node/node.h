@@ -1,8 +1,9 @@
 /*
  * node.h - the state of the node role, and one call in progress
  *
- * The node is the data plane of one machine. It holds nothing that may not be lost: sandboxes live in
- * their monitors, their records and output in data_dir/run/<id>, what execs inherit in data_dir/node/<id>.
+ * The node is the data plane of one machine. It holds nothing that may not be lost: sandboxes live
+ * in their monitors, their records and output in data_dir/run/<id>, what execs inherit in
+ * data_dir/node/<id>.
  */
 #ifndef QS_NODE_NODE_H
 #define QS_NODE_NODE_H
@@ -30,7 +31,7 @@ struct node {
     struct keeper_link *keeper;
     struct monitor_pool *monitors;
     struct defaults_store *defaults;
-    struct map creating;        /* sandbox ids of Create calls under way; values are the node itself */
+    struct map creating; /* sandbox ids of Create calls under way; values are the node itself */
     int run_fd;                 /* data_dir/run */
     int state_fd;               /* data_dir/node */
 };
@@ -38,9 +39,9 @@ struct node {
 #define OP_QUERIES 4
 
 /*
- * One call. It belongs to itself: op_reply, op_fail and op_finish answer and free it. `call` is NULL
- * once the client has left; on_gone then decides: NULL lets the operation go on (its effects are wanted
- * all the same), op_drop is for reads.
+ * One call. It belongs to itself: op_reply, op_fail and op_finish answer and free it. `call` is
+ * NULL once the client has left; on_gone then decides: NULL lets the operation go on (its effects
+ * are wanted all the same), op_drop is for reads.
  */
 struct op {
     struct node *node;

@@ -11,6 +11,7 @@
 #include "node/spool.h"
 
 #define ANSWER_MS 10000         /* what a monitor answers at once, or after its poll */
+#define SOON_MS 3000            /* the same, where many are asked */
 #define START_MS 60000          /* a program's start on a machine under load */
 #define STDIN_MS (LIMIT_WAIT_MAX * 1000ULL)     /* the program decides when it reads */
 #define SPOOL_CHUNK (256 * 1024)
@@ -38,7 +39,8 @@ struct query {
     void *arg;
 };
 
-static uint8_t spool_space[SPOOL_CHUNK];    /* one answer at a time, copied before the callback returns */
+static uint8_t
+    spool_space[SPOOL_CHUNK]; /* one answer at a time, copied before the callback returns */
 
 static void fail(struct query *q, const struct err *e)
 {
@@ -232,7 +234,8 @@ static int from_monitor(struct query *q, const struct chan_msg *m)
     return -1;
 }
 
-static void on_answer(void *arg, enum monitor_result res, const struct chan_msg *m, const struct err *e)
+static void on_answer(void *arg, enum monitor_result res, const struct chan_msg *m,
+                      const struct err *e)
 {
     struct query *q = arg;
     struct err bad;
@@ -258,8 +261,9 @@ static void on_answer(void *arg, enum monitor_result res, const struct chan_msg 
 
 /* --- questions ------------------------------------------------------------------------------- */
 
-static struct query *query_new(struct node *n, struct query **slot, enum kind kind, const char *sandbox,
-                               const char *exec_id, enum mon_type reply, void *arg)
+static struct query *query_new(struct node *n, struct query **slot, enum kind kind,
+                               const char *sandbox, const char *exec_id, enum mon_type reply,
+                               void *arg)
 {
     struct query *q = mem_zalloc(sizeof *q);
 
@@ -274,7 +278,7 @@ static struct query *query_new(struct node *n, struct query **slot, enum kind ki
     return q;
 }
 
-/* The messages of this file are made of checked fields, so encoding them into `space` cannot fail. */
+/* The messages here are made of checked fields, so encoding them into `space` cannot fail. */
 static void ask(struct query *q, enum mon_type type, const void *p, size_t len, uint64_t timeout_ms)
 {
     q->req = monitor_call(q->node->monitors, q->sandbox, type, p, len, timeout_ms, on_answer, q);
@@ -285,15 +289,26 @@ static uint64_t cap_wait(uint64_t wait_ms)
     return wait_ms > QUERY_POLL_MS ? QUERY_POLL_MS : wait_ms;
 }
 
-void query_sandbox(struct node *n, struct query **slot, const char *sandbox, uint64_t wait_ms,
-                   query_sandbox_cb cb, void *arg)
+static void ask_status(struct query *q, uint64_t wait_ms, uint64_t timeout_ms, query_sandbox_cb cb)
 {
-    struct query *q = query_new(n, slot, SANDBOX, sandbox, "", MON_STATUS_R, arg);
-    struct mon_status m = {.wait_ms = (uint32_t)cap_wait(wait_ms)};
+    struct mon_status m = {.wait_ms = (uint32_t)wait_ms};
     uint8_t space[64];
 
     q->cb.sandbox = cb;
-    ask(q, MON_STATUS, space, mon_status_encode(&m, space, sizeof space), m.wait_ms + ANSWER_MS);
+    ask(q, MON_STATUS, space, mon_status_encode(&m, space, sizeof space), wait_ms + timeout_ms);
+}
+
+void query_sandbox(struct node *n, struct query **slot, const char *sandbox, uint64_t wait_ms,
+                   query_sandbox_cb cb, void *arg)
+{
+    ask_status(query_new(n, slot, SANDBOX, sandbox, "", MON_STATUS_R, arg), cap_wait(wait_ms),
+               ANSWER_MS, cb);
+}
+
+void query_sandbox_soon(struct node *n, struct query **slot, const char *sandbox,
+                        query_sandbox_cb cb, void *arg)
+{
+    ask_status(query_new(n, slot, SANDBOX, sandbox, "", MON_STATUS_R, arg), 0, SOON_MS, cb);
 }
 
 void query_start(struct node *n, struct query **slot, const char *sandbox, const struct mon_exec *m,
@@ -332,8 +347,8 @@ void query_read(struct node *n, struct query **slot, const char *sandbox, const 
     ask(q, MON_READ, space, mon_read_encode(m, space, sizeof space), m->wait_ms + ANSWER_MS);
 }
 
-void query_stdin(struct node *n, struct query **slot, const char *sandbox, const struct mon_stdin *m,
-                 query_stdin_cb cb, void *arg)
+void query_stdin(struct node *n, struct query **slot, const char *sandbox,
+                 const struct mon_stdin *m, query_stdin_cb cb, void *arg)
 {
     struct query *q = query_new(n, slot, STDIN, sandbox, m->exec_id, MON_STDIN_R, arg);
     uint8_t space[LIMIT_STDIN_CHUNK + 512];

@@ -1,8 +1,8 @@
 /*
  * read.c - the output of one exec from an offset on
  *
- * One question to the monitor at a time, and none while the client has HTTP_HIGH bytes to take: a slow
- * reader costs one chunk of memory.
+ * One question to the monitor at a time, and none while the client has HTTP_HIGH bytes to take: a
+ * slow reader costs one chunk of memory.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "node/ops.h"
 #include "node/query.h"
 
-#define WAIT_MS 10000           /* a reader that left is noticed by the monitor after at most this */
+#define WAIT_MS 10000 /* a reader that left is noticed by the monitor after at most this */
 
 struct read {
     struct mon_read m;
@@ -78,7 +78,8 @@ void op_exec_read(struct op *op)
         return;
     }
     if (rq->stream != 1 && rq->stream != 2) {
-        err_param(&e, ERR_INVALID, "stream", "stream is 1 (stdout) or 2 (stderr), not %u", rq->stream);
+        err_param(&e, ERR_INVALID, "stream", "stream is 1 (stdout) or 2 (stderr), not %u",
+                  rq->stream);
         op_fail(op, &e);
         return;
     }

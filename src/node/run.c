@@ -1,10 +1,10 @@
 /*
  * run.c - start, both streams and the exit in one call
  *
- * The monitor is asked for everything at once: MON_EXEC, a MON_READ a stream and MON_WAIT follow each other
- * without waiting for replies. Answers may come in any order; the client gets `started` first, data in the
- * order of its stream, and `exited` when both streams are complete. Repeating the call with the same exec
- * id starts nothing and goes on at the offsets given.
+ * The monitor is asked for everything at once: MON_EXEC, a MON_READ a stream and MON_WAIT follow
+ * each other without waiting for replies. Answers may come in any order; the client gets `started`
+ * first, data in the order of its stream, and `exited` when both streams are complete. Repeating
+ * the call with the same exec id starts nothing and goes on at the offsets given.
  */
 #include <string.h>
 
@@ -26,6 +26,7 @@ struct side {
     int q;                      /* its query */
     struct mon_read m;
     bool eof;
+    uint64_t seen;              /* end of the last bytes that came */
     struct buf held;            /* came before `started` */
     uint64_t held_offset;
 };
@@ -77,7 +78,7 @@ static void check_end(struct op *op)
         op->q[Q_WAIT] != NULL)
         return;
     /* A record that is older than the last bytes does not count them. */
-    if (r->out_total < run->sides[0].m.offset || r->err_total < run->sides[1].m.offset) {
+    if (r->out_total < run->sides[0].seen || r->err_total < run->sides[1].seen) {
         ask_exit(op, 0);
         return;
     }
@@ -105,13 +106,15 @@ static void on_data(void *arg, const struct mon_read_r *r, const struct err *e)
     struct run *run = op->state;
 
     if (e != NULL) {
-        /* Before the start is answered: that answer says what is wrong, or the side is asked again. */
+        /* Before the start is answered: that answer says what is wrong, or we ask again. */
         if (run->started)
             op_fail(op, e);
         return;
     }
     s->m.offset = r->offset + r->len;
     s->eof = r->eof;
+    if (r->len > 0)
+        s->seen = s->m.offset;
     if (r->len > 0 && run->started) {
         send_data(op, s, r->offset, r->data, r->len);
     } else if (r->len > 0) {
@@ -158,7 +161,8 @@ static void ask_exit(struct op *op, uint64_t wait_ms)
 {
     struct run *run = op->state;
 
-    query_exec(op->node, &op->q[Q_WAIT], request(op)->ref->sandbox_id, &run->ref, wait_ms, on_exited, op);
+    query_exec(op->node, &op->q[Q_WAIT], request(op)->ref->sandbox_id, &run->ref, wait_ms,
+               on_exited, op);
 }
 
 static void on_started(void *arg, const struct exec_record *r, const struct err *e)

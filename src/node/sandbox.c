@@ -190,7 +190,8 @@ void op_update(struct op *op)
 
 /* --- destroy --------------------------------------------------------------------------------- */
 
-static void on_destroyed(void *arg, const struct err *e, const uint8_t *payload, size_t len, int *fd)
+static void on_destroyed(void *arg, const struct err *e, const uint8_t *payload, size_t len,
+                         int *fd)
 {
     struct op *op = arg;
     const Quicksand__Node__DestroyRequest *rq = (Quicksand__Node__DestroyRequest *)op->rq;
@@ -219,6 +220,6 @@ void op_destroy(struct op *op)
         return;
     }
     (void)snprintf(m.sandbox, sizeof m.sandbox, "%s", rq->sandbox_id);
-    keeper_call(op->node->keeper, KEEPER_DESTROY, space, keeper_destroy_encode(&m, space, sizeof space),
-                DESTROY_MS, on_destroyed, op);
+    keeper_call(op->node->keeper, KEEPER_DESTROY, space,
+                keeper_destroy_encode(&m, space, sizeof space), DESTROY_MS, on_destroyed, op);
 }

@@ -1,8 +1,8 @@
 /*
  * spool.c - what a sandbox left on disk, read when its monitor is gone
  *
- * The journal may end in a record that was being written when the monitor died; it is passed over. Of several
- * records of one exec the last one counts.
+ * The journal may end in a record that was being written when the monitor died; it is passed over.
+ * Of several records of one exec the last one counts.
  */
 #include "node/spool.h"
 
@@ -58,6 +58,13 @@ int spool_exit(int run_fd, const char *sandbox, struct sandbox_record *ret)
     auto_close int dir = open_run(run_fd, sandbox);
 
     return dir >= 0 && read_record(dir, "exit", ret) == 0 ? 0 : -1;
+}
+
+int spool_status(int run_fd, const char *sandbox, struct sandbox_record *ret)
+{
+    auto_close int dir = open_run(run_fd, sandbox);
+
+    return dir >= 0 && read_record(dir, "status", ret) == 0 ? 0 : -1;
 }
 
 int spool_sandbox(int run_fd, const char *sandbox, struct sandbox_record *ret, struct err *e)
@@ -202,7 +209,8 @@ long spool_read(int run_fd, const char *sandbox, const struct exec_record *r, in
     if (n < 0)
         return err_sys(e, errno, "read the output of exec %s", r->exec_id);
     if (n == 0)
-        return err_set(e, ERR_INTERNAL, "the output of exec %s ends at byte %" PRIu64 " of %" PRIu64,
-                       r->exec_id, *offset, total);
+        return err_set(e, ERR_INTERNAL,
+                       "the output of exec %s ends at byte %" PRIu64 " of %" PRIu64, r->exec_id,
+                       *offset, total);
     return n;
 }

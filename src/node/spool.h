@@ -17,10 +17,13 @@
 bool spool_exists(int run_fd, const char *sandbox);
 
 /*
- * The exit record. If the monitor died without writing one: the last status, ended with reason node_lost;
- * if there is no status either: a record in state SB_STARTING. ERR_NOT_FOUND without a run directory.
+ * The exit record. If the monitor died without writing one: the last status, ended with reason
+ * node_lost; if there is no status either: a record in state SB_STARTING. ERR_NOT_FOUND without a
+ * run directory.
  */
 int spool_sandbox(int run_fd, const char *sandbox, struct sandbox_record *ret, struct err *e);
+/* The last status that was written, whether the monitor lives or not; 0, or -1 if none. */
+int spool_status(int run_fd, const char *sandbox, struct sandbox_record *ret);
 /* Only a complete exit record counts; 0, or -1 when there is none. */
 int spool_exit(int run_fd, const char *sandbox, struct sandbox_record *ret);
 

@@ -1,9 +1,9 @@
 /*
  * stdin.c - writing to the stdin of an exec
  *
- * Messages are queued and handed to the monitor a chunk at a time. A message's bytes are consumed, and so the
- * client's window opened, when the program has them; the queue is no longer than that window. The offset
- * makes a repeated write harmless: bytes that were taken before are skipped.
+ * Messages are queued and handed to the monitor a chunk at a time. A message's bytes are consumed,
+ * and so the client's window opened, when the program has them; the queue is no longer than that
+ * window. The offset makes a repeated write harmless: bytes that were taken before are skipped.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -107,7 +107,8 @@ static void on_taken(void *arg, const struct mon_stdin_r *r, const struct err *e
     struct piece *p = in->head;
     size_t chunk = p->len - p->at > LIMIT_STDIN_CHUNK ? LIMIT_STDIN_CHUNK : p->len - p->at;
     if (chunk > 0 && r->taken <= in->offset) {
-        err_set(&stuck, ERR_INTERNAL, "stdin stands at byte %" PRIu64 " and took nothing", r->taken);
+        err_set(&stuck, ERR_INTERNAL, "stdin stands at byte %" PRIu64 " and took nothing",
+                r->taken);
         op_fail(op, &stuck);
         return;
     }
@@ -161,7 +162,8 @@ static int begin(struct op *op, const Quicksand__Node__StdinWriteRequest *rq, st
     op->on_gone = op_drop;
     if (call_ref(rq->ref, false, &in->ref, e) < 0)
         return -1;
-    memcpy(in->sandbox, rq->ref->sandbox_id, strlen(rq->ref->sandbox_id) + 1);  /* its shape is checked */
+    memcpy(in->sandbox, rq->ref->sandbox_id,
+           strlen(rq->ref->sandbox_id) + 1); /* its shape is checked */
     in->begun = true;
     in->placed = rq->has_offset;
     in->offset = rq->offset;

@@ -447,6 +447,27 @@ def test_monitor_is_killed(node, layers):
         fails("sandbox_ended", sb.start, ["/bin/true"])
 
 
+def test_hung_monitor(node, layers):
+    """One monitor that does not answer hides nothing of the others, and holds nobody for long."""
+    with NodeSandbox(node, layers) as hung, NodeSandbox(node, layers) as well:
+        (monitor,) = [int(p) for p in os.listdir("/proc") if p.isdigit() and holds_socket(p, hung.id)]
+        os.kill(monitor, signal.SIGSTOP)
+        try:
+            begun = time.monotonic()
+            listed = {s.sandbox_id: s.state for s in node.List().sandboxes}
+            assert listed[hung.id] == RUNNING and listed[well.id] == RUNNING
+            assert well.run(["/bin/echo", "x"])[0] == b"x\n"
+            fails("timeout", node.Get, sandbox_id=hung.id)
+            assert time.monotonic() - begun < 30
+        finally:
+            os.kill(monitor, signal.SIGCONT)
+
+
+def test_offset_of_a_dropped_stream(sandbox):
+    out, err, exited = sandbox.run(sh("echo out; echo err >&2"), drop_stdout=True, stdout_offset=5)
+    assert (out, err, exited.code) == (b"", b"err\n", 0)
+
+
 def holds_socket(pid, sandbox_id):
     """Is this the monitor of the sandbox? Its command line or its run directory says so."""
     try:

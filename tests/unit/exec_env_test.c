@@ -27,7 +27,8 @@ struct built {
 
 static struct built built;
 
-static struct built *build(const Quicksand__Node__Defaults *d, const Quicksand__Node__Command *c, bool tty)
+static struct built *build(const Quicksand__Node__Defaults *d, const Quicksand__Node__Command *c,
+                           bool tty)
 {
     const struct exec_env_input in = {.defaults = d, .command = c, .tty = tty};
 
@@ -36,8 +37,9 @@ static struct built *build(const Quicksand__Node__Defaults *d, const Quicksand__
     buf_init(&built.block, LIMIT_CHANNEL_MESSAGE);
     built.r = exec_env_build(&in, &built.block, &built.e);
     if (built.r == 0)
-        assert_int_equal(exec_spec_decode(&built.spec, built.block.data, built.block.len, built.arrays,
-                                          array_len(built.arrays)), 0);
+        assert_int_equal(exec_spec_decode(&built.spec, built.block.data, built.block.len,
+                                          built.arrays, array_len(built.arrays)),
+                         0);
     return &built;
 }
 
@@ -77,7 +79,8 @@ static void test_defaults(void **state)
     struct built *b = build(NULL, &c, false);
 
     assert_int_equal(b->r, 0);
-    assert_string_equal(value(b, "PATH"), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    assert_string_equal(value(b, "PATH"),
+                        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     assert_string_equal(value(b, "LANG"), "C.UTF-8");
     assert_null(value(b, "TERM"));
     assert_null(value(b, "HOME"));
@@ -89,7 +92,8 @@ static void test_defaults(void **state)
 
 static void test_last_wins(void **state)
 {
-    char *image[] = {(char *)"A=image", (char *)"PATH=/image", (char *)"A=sandbox", (char *)"LC_ALL=C"};
+    char *image[] = {(char *)"A=image", (char *)"PATH=/image", (char *)"A=sandbox",
+                     (char *)"LC_ALL=C"};
     ProtobufCBinaryData own[] = {BLOB("A=own"), BLOB("B=x=y\nz"), BLOB("C=")};
     Quicksand__Node__Defaults d = QUICKSAND__NODE__DEFAULTS__INIT;
     Quicksand__Node__Command c = command();

@@ -68,7 +68,8 @@ struct answer {
 
 static int awaited;
 
-static void on_answer(void *arg, enum monitor_result res, const struct chan_msg *m, const struct err *e)
+static void on_answer(void *arg, enum monitor_result res, const struct chan_msg *m,
+                      const struct err *e)
 {
     struct answer *a = arg;
 
@@ -99,7 +100,8 @@ static void run_for(int n, uint64_t ms)
     loop_timer_free(t);
 }
 
-static struct monitor_req *ask(enum mon_type type, uint8_t byte, struct answer *a, uint64_t timeout_ms)
+static struct monitor_req *ask(enum mon_type type, uint8_t byte, struct answer *a,
+                               uint64_t timeout_ms)
 {
     *a = (struct answer){0};
     return monitor_call(pool, SB, type, &byte, 1, timeout_ms, on_answer, a);
@@ -148,8 +150,9 @@ static void test_reply_and_error(void **state)
     uint32_t tag_b = expect(MON_EXEC, 2);
     /* Out of order, and once a tag that nobody waits for. */
     assert_int_equal(chan_send(peer, MON_OK, 999, NULL, 0, NULL, 0), 0);
-    assert_int_equal(chan_send(peer, MON_ERROR, tag_b, space, mon_error_encode(&me, space, sizeof space),
-                               NULL, 0), 0);
+    assert_int_equal(chan_send(peer, MON_ERROR, tag_b, space,
+                               mon_error_encode(&me, space, sizeof space), NULL, 0),
+                     0);
     assert_int_equal(chan_send(peer, MON_STATUS_R, tag_a, "x", 1, NULL, 0), 0);
     run_for(2, 5000);
     assert_int_equal(a.res, MONITOR_REPLY);
