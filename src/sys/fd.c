@@ -107,9 +107,11 @@ int fd_set_cloexec(int fd, bool on)
 
 int fd_replace_file(int dirfd, const char *name, const void *p, size_t n, mode_t mode, bool sync)
 {
-    char tmp[300];
+    const char *slash = strrchr(name, '/');
+    const char *base = slash != NULL ? slash + 1 : name;
+    char tmp[600];
 
-    if (snprintf(tmp, sizeof tmp, ".%s.tmp", name) >= (int)sizeof tmp)
+    if (snprintf(tmp, sizeof tmp, "%.*s.%s.tmp", (int)(base - name), name, base) >= (int)sizeof tmp)
         return -ENAMETOOLONG;
     auto_close int fd =
         openat(dirfd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode);
