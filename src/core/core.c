@@ -3,6 +3,8 @@
  *
  * The control process has one. Order at the end: core_stop (every caller gets its answer), the listeners, core_free.
  */
+#include "core/core.h"
+
 #include "base/mem.h"
 #include "core/internal.h"
 #include "core/life.h"

@@ -151,10 +151,18 @@ static void on_holder_free(void *ctx)
     claim(ctx);
 }
 
+static void name_is_taken(struct creation *cr)
+{
+    struct err e;
+
+    err_param(&e, ERR_EXISTS, "name", "the app '%s' has a live sandbox '%s' already: %s", cr->row.app, cr->row.name,
+              cr->holder);
+    fail(cr, &e);
+}
+
 static void on_holder_seen(void *ctx, const struct sandbox *sb, const struct err *e)
 {
     struct creation *cr = ctx;
-    struct err local;
 
     if (e != NULL && e->code != ERR_NOT_FOUND) {
         fail(cr, e);
@@ -168,11 +176,10 @@ static void on_holder_seen(void *ctx, const struct sandbox *sb, const struct err
         on_found(cr, sb, NULL);
         return;
     }
-    err_param(&local, ERR_EXISTS, "name", "the app '%s' has a live sandbox '%s' already: %s", cr->row.app, cr->row.name, cr->holder);
-    fail(cr, &local);
+    name_is_taken(cr);
 }
 
-static void name_taken(struct creation *cr)
+static void wait_for_holder(struct creation *cr)
 {
     struct core *c = cr->core;
     struct box *b = life_box(c, cr->holder);
@@ -185,9 +192,7 @@ static void name_taken(struct creation *cr)
     }
     if (b != NULL && b->is_busy) {
         if (cr->if_exists == IF_EXISTS_ERROR) {
-            err_param(&e, ERR_EXISTS, "name", "the app '%s' has a live sandbox '%s' already: %s", cr->row.app, cr->row.name,
-                      cr->holder);
-            fail(cr, &e);
+            name_is_taken(cr);
             return;
         }
         cr->waiter.fn = on_holder_free;
@@ -288,7 +293,7 @@ static void claim(struct creation *cr)
         life_wait(c, cr->replayed, &cr->waiter);
         return;
     case TAKEN:
-        name_taken(cr);
+        wait_for_holder(cr);
         return;
     case CLAIMED:
     case REPLACED:

@@ -33,11 +33,12 @@ int spec_check_tags(const json_t *tags, bool null_is_allowed, struct err *e)
     json_t *value;
 
     if (json_object_size(tags) > LIMIT_TAGS)
-        return err_param(e, ERR_TOO_LARGE, "tags", "tags has %zu entries, at most %d are kept", json_object_size(tags), LIMIT_TAGS);
+        return err_param(e, ERR_TOO_LARGE, "tags", "tags has %zu entries, at most %d are kept",
+                         json_object_size(tags), LIMIT_TAGS);
     json_object_foreach((json_t *)tags, key, value) {
         if (!is_tag_key(key))
-            return err_param(e, ERR_INVALID, "tags", "a key of tags is not 1 to %d of the characters A-Z a-z 0-9 . _ / - or begins "
-                             "with 'quicksand.'", LIMIT_TAG_KEY);
+            return err_param(e, ERR_INVALID, "tags", "a key of tags is not 1 to %d of the characters "
+                             "A-Z a-z 0-9 . _ / - or begins with 'quicksand.'", LIMIT_TAG_KEY);
         if (json_is_null(value) && null_is_allowed)
             continue;
         if (!json_is_string(value))

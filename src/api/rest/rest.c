@@ -4,6 +4,8 @@
  * Order of checks: path, method, token, scope, shape of ids, query, body. A refusal needs no body; what still comes of one
  * is dropped.
  */
+#include "api/rest/rest.h"
+
 #include <stdio.h>
 #include <string.h>
 
