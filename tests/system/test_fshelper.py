@@ -963,3 +963,111 @@ def test_watches_come_and_go(d):
         p = subprocess.Popen([NAME, json.dumps({"Watch": {"path": str(d), "recursive": True}})], executable=INIT, stdin=subprocess.PIPE)
         p.stdin.close()
         assert p.wait(5) == 0
+
+
+# --- what control asks for (ipc/fs_proto.h)
+
+ALIVE = b"\xff\xff\xff\xff"
+
+
+def test_read_with_a_header(d):
+    data = os.urandom(200_000)
+    (d / "f").write_bytes(data)
+    os.chmod(d / "f", 0o640)
+    (d / "empty").write_bytes(b"")
+
+    def read(path=d / "f", **kw):
+        head, body = call("ReadFile", path=path, header=True, **kw).split(b"\n", 1)
+        return json.loads(head), body
+
+    assert read() == ({"size": 200_000, "mode": 0o640, "offset": 0, "length": 200_000}, data)
+    assert read(offset=100, length=50) == ({"size": 200_000, "mode": 0o640, "offset": 100, "length": 50}, data[100:150])
+    assert read(offset=199_990, length=50) == ({"size": 200_000, "mode": 0o640, "offset": 199_990, "length": 10}, data[-10:])
+    assert read(suffix=7) == ({"size": 200_000, "mode": 0o640, "offset": 199_993, "length": 7}, data[-7:])
+    assert read(suffix=10**9)[1] == data
+    assert kind("ReadFile", path=d / "f", header=True, offset=200_000) == "InvalidRange"
+    assert kind("ReadFile", path=d / "f", header=True, suffix=0) == "InvalidRange"
+    assert read(d / "empty", offset=5) == ({"size": 0, "mode": 0o644, "offset": 5, "length": None}, b"")
+    head, body = read("/proc/self/status", max=2**63 - 1)
+    assert head["length"] is None and b"VmRSS" in body
+
+
+
+def test_signs_of_life_between_frames(d):
+    body = ALIVE + frames(b"ab", end=False) + ALIVE + ALIVE + frames(b"cd")
+    assert call_json("WriteFile", body, path=d / "f", require_commit=True)["size"] == 4
+    assert (d / "f").read_bytes() == b"abcd"
+    assert kind("WriteFile", struct.pack("<I", (1 << 20) + 1) + b"x", path=d / "f", require_commit=True) == "Invalid"
+    t0 = time.monotonic()
+    p = subprocess.Popen([NAME, json.dumps({"WriteFile": {"path": str(d / "f"), "require_commit": True, "silence_s": 1}})], executable=INIT,
+                         stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    for _ in range(3):
+        p.stdin.write(ALIVE)
+        p.stdin.flush()
+        time.sleep(0.6)
+    assert p.poll() is None
+    assert p.wait(5) != 0 and 2 < time.monotonic() - t0 < 5
+    assert json.loads(p.stderr.read())["error_kind"] == "Incomplete" and (d / "f").read_bytes() == b"abcd"
+    p.stdin.close()
+
+
+def test_archives_in_frames(d):
+    packed = tar_of(("a", tarfile.REGTYPE, b"x" * 3000))
+    assert call_json("TarIn", frames(packed[:1000], packed[1000:]), path=d / "u", require_commit=True)["entries"] == 1
+    for cut in (frames(packed, end=False), frames(packed[:1024], end=False), b""):
+        assert kind("TarIn", cut, path=d / "v", require_commit=True) == "Incomplete"
+    assert kind("TarIn", frames(packed[:1024]), path=d / "v", require_commit=True) == "Incomplete"
+
+
+def test_output_waits_for_credit(d):
+    (d / "f").write_bytes(os.urandom(300_000))
+    for op, args in (("ReadFile", {"header": True}), ("TarOut", {})):
+        p = subprocess.Popen([NAME, json.dumps({op: {"path": str(d / "f"), "window": 8192, **args}})], executable=INIT, stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+        got, allowed = b"", 8192
+        while True:
+            while select.select([p.stdout], [], [], 0.2 if len(got) < 20000 else 0.02)[0]:
+                data = os.read(p.stdout.fileno(), 65536)
+                got += data
+                if not data:
+                    break
+            if p.poll() is not None:
+                break
+            assert len(got) <= allowed
+            allowed += 4096
+            os.write(p.stdin.fileno(), b"ka")
+        assert p.wait() == 0 and (d / "f").read_bytes() in got
+        p.stdin.close()
+        p.stdout.close()
+    p = subprocess.Popen([NAME, json.dumps({"ReadFile": {"path": str(d / "f"), "window": 8192}})], executable=INIT, stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    p.stdin.close()
+    assert p.wait(5) != 0
+    p = subprocess.Popen([NAME, json.dumps({"ReadFile": {"path": str(d / "f"), "window": 8192, "silence_s": 1}})], executable=INIT,
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert p.wait(5) != 0
+    p.stdin.close()
+
+
+def test_watch_says_when_it_is_ready_and_ends_in_silence(d):
+    p = subprocess.Popen([NAME, json.dumps({"Watch": {"path": str(d), "ready": True, "silence_s": 1, "window": 65536, "timeout_secs": 30.5}})],
+                         executable=INIT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert json.loads(p.stdout.readline()) == {"event_type": "Ready", "paths": []}
+    (d / "f").touch()
+    assert json.loads(p.stdout.readline())["event_type"] == "Create"
+    for _ in range(4):
+        os.write(p.stdin.fileno(), b"k")
+        time.sleep(0.5)
+    assert p.poll() is None
+    assert p.wait(5) == 0
+    p.stdin.close()
+    p = subprocess.Popen([NAME, json.dumps({"Watch": {"path": str(d), "timeout_secs": 0.25}})], executable=INIT, stdin=subprocess.PIPE)
+    assert p.wait(3) == 0
+    p.stdin.close()
+
+
+def test_minus_one_leaves_an_owner(d):
+    (d / "f").write_bytes(b"")
+    s = os.stat(d / "f")
+    call("Chown", path=d / "f", uid=-1, gid=-1)
+    assert (os.stat(d / "f").st_uid, os.stat(d / "f").st_gid) == (s.st_uid, s.st_gid)

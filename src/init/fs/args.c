@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "init/fs/input.h"
 #include "init/fs/op.h"
+#include "init/fs/signs.h"
 
 static int bad(struct fs_error *e, const char *name, const char *what)
 {
@@ -86,6 +88,45 @@ int arg_int(struct op *o, const char *name, int64_t otherwise, int64_t min, int6
     if (v != NULL && (!json_int(v, &n) || n < min || n > max))
         return bad(e, name, "must be a whole number in range");
     *ret = n;
+    return 0;
+}
+
+int arg_seconds(struct op *o, const char *name, int64_t *ret_ms, struct fs_error *e)
+{
+    const struct json *v = get(o, name);
+    int64_t ms = 0, scale = 1000;
+    uint32_t i = 0;
+
+    *ret_ms = -1;
+    if (v == NULL)
+        return 0;
+    if (v->type != JSON_NUMBER || v->text[0] == '-')
+        return bad(e, name, "must be a number of seconds");
+    for (; i < v->len && v->text[i] >= '0' && v->text[i] <= '9'; i++)
+        if (ms < INT32_MAX)
+            ms = ms * 10 + (v->text[i] - '0');
+    ms *= 1000;
+    if (i < v->len && v->text[i] == '.')
+        for (i++; i < v->len && v->text[i] >= '0' && v->text[i] <= '9'; i++) {
+            scale /= 10;
+            ms += (v->text[i] - '0') * scale;
+        }
+    if (i < v->len)                     /* an exponent: no time that anybody means */
+        return bad(e, name, "must be a number of seconds");
+    *ret_ms = ms;
+    return 0;
+}
+
+int op_signs(struct op *o, struct signs *signs, struct fs_error *e)
+{
+    int64_t window;
+    int silence_ms;
+
+    if (arg_int(o, "window", 0, 2, INT64_MAX / 4, &window, e) < 0 || arg_silence(o, &silence_ms, e) < 0)
+        return -1;
+    signs_init(signs, o->batch ? 0 : window, silence_ms);
+    if (!o->batch)
+        o->out->signs = signs;
     return 0;
 }
 

@@ -79,8 +79,8 @@ int op_chown(struct op *o, struct fs_error *e)
     const char *path;
     bool recursive, follow;
 
-    if (arg_path(o, "path", &path, e) < 0 || arg_int(o, "uid", -1, 0, UINT32_MAX - 1, &c.uid, e) < 0 ||
-        arg_int(o, "gid", -1, 0, UINT32_MAX - 1, &c.gid, e) < 0 ||
+    if (arg_path(o, "path", &path, e) < 0 || arg_int(o, "uid", -1, -1, UINT32_MAX - 1, &c.uid, e) < 0 ||
+        arg_int(o, "gid", -1, -1, UINT32_MAX - 1, &c.gid, e) < 0 ||
         arg_bool(o, "recursive", false, &recursive, e) < 0 || arg_bool(o, "follow", true, &follow, e) < 0)
         return -1;
     if (recursive && change_tree(&c, path, e) < 0)

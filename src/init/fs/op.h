@@ -27,6 +27,10 @@ struct op {
 
 typedef int op_fn(struct op *o, struct fs_error *e);
 
+/* Lets op->out wait for credit if the arguments say so; signs also tells whether the caller lives. */
+struct signs;
+int op_signs(struct op *o, struct signs *signs, struct fs_error *e);
+
 op_fn op_read, op_write, op_list, op_stat, op_mkdir, op_remove, op_move, op_copy, op_chmod, op_chown,
     op_symlink, op_readlink, op_hash, op_batch, op_tar_out, op_tar_in, op_watch;
 
@@ -41,6 +45,8 @@ int arg_path(struct op *o, const char *name, const char **ret, struct fs_error *
 int arg_bool(struct op *o, const char *name, bool otherwise, bool *ret, struct fs_error *e);
 int arg_int(struct op *o, const char *name, int64_t otherwise, int64_t min, int64_t max, int64_t *ret,
             struct fs_error *e);
+/* Seconds, perhaps with a fraction, as milliseconds; -1 if missing. */
+int arg_seconds(struct op *o, const char *name, int64_t *ret_ms, struct fs_error *e);
 int arg_mode(struct op *o, const char *name, mode_t *ret, bool *ret_given, struct fs_error *e);
 /* Any bytes; *ret is NULL if missing. */
 int arg_text(struct op *o, const char *name, const char **ret, size_t *ret_len, struct fs_error *e);

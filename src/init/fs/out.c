@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "init/fs/json.h"
+#include "init/fs/signs.h"
 #include "sys/fd.h"
 
 #define BUFFER_SIZE (64 * 1024)
@@ -25,6 +26,25 @@ void out_init(struct out *o, int fd)
     }
 }
 
+static int write_out(struct out *o, const char *p, size_t n)
+{
+    if (o->signs == NULL || o->signs->window == 0)
+        return fd_write_all(o->fd, p, n);
+    while (n > 0) {
+        int r = signs_wait(o->signs);
+        if (r < 0)
+            return r;
+        size_t part = (int64_t)n < o->signs->credit ? n : (size_t)o->signs->credit;
+        r = fd_write_all(o->fd, p, part);
+        if (r < 0)
+            return r;
+        o->signs->credit -= (int64_t)part;
+        p += part;
+        n -= part;
+    }
+    return 0;
+}
+
 void out_free(struct out *o)
 {
     if (o->fd < 0 && o->data != NULL)
@@ -35,7 +55,7 @@ void out_free(struct out *o)
 int out_flush(struct out *o)
 {
     if (o->error == 0 && o->fd >= 0 && o->len > 0) {
-        int r = fd_write_all(o->fd, o->data, o->len);
+        int r = write_out(o, o->data, o->len);
         if (r < 0)
             o->error = -r;
         o->len = 0;
@@ -71,7 +91,7 @@ void out_bytes(struct out *o, const void *p, size_t n)
         if (o->fd < 0)
             grow(o, n);
         else if (out_flush(o) == 0 && n > o->size) {
-            int r = fd_write_all(o->fd, p, n);
+            int r = write_out(o, p, n);
             if (r < 0)
                 o->error = -r;
             return;

@@ -10,11 +10,14 @@
 
 #define OUT_MEMORY_MAX (64u * 1024 * 1024)
 
+struct signs;
+
 struct out {
     int fd;                             /* -1: to memory, up to OUT_MEMORY_MAX */
     char *data;
     size_t len, size;
     int error;                          /* the first errno; sticky */
+    struct signs *signs;                /* borrowed: writing waits for credit; NULL = it does not */
 };
 
 void out_init(struct out *o, int fd);

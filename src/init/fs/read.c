@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "init/fs/op.h"
+#include "init/fs/signs.h"
 #include "sys/fd.h"
 
 #define READ_MAX (5LL * 1024 * 1024 * 1024)     /* the limit that clients document */
@@ -14,12 +15,16 @@
 
 struct range {
     int64_t offset, length, max;        /* length -1 = all */
+    int64_t suffix;                     /* the last so many bytes, -1 = not asked for */
+    bool header;
 };
 
 static int range_args(struct op *o, struct range *r, struct fs_error *e)
 {
     if (arg_int(o, "offset", 0, 0, INT64_MAX, &r->offset, e) < 0 ||
         arg_int(o, "length", -1, 0, INT64_MAX, &r->length, e) < 0 ||
+        arg_int(o, "suffix", -1, 0, INT64_MAX, &r->suffix, e) < 0 ||
+        arg_bool(o, "header", false, &r->header, e) < 0 ||
         arg_int(o, "max", o->batch ? BATCH_MAX : READ_MAX, 0, INT64_MAX, &r->max, e) < 0)
         return -1;
     if (o->batch && r->max > BATCH_MAX)
@@ -41,6 +46,36 @@ static int open_regular(const char *path, struct stat *st, struct fs_error *e)
     if (!S_ISREG(st->st_mode))
         return fs_fail_kind(e, "SpecialFile", "not a regular file");
     return take_fd(&fd);
+}
+
+/* Places the range in the file. A size of 0 may be unknown, as in /proc. */
+static int range_place(struct range *r, const struct stat *st, struct fs_error *e)
+{
+    if (r->suffix >= 0) {
+        r->offset = st->st_size > r->suffix ? st->st_size - r->suffix : 0;
+        r->length = -1;
+    }
+    if (r->header && st->st_size > 0 && (r->offset >= st->st_size || r->suffix == 0))
+        return fs_fail_kind(e, "InvalidRange", "the range begins behind the end of the file");
+    return 0;
+}
+
+static void header_print(struct out *o, const struct range *r, const struct stat *st)
+{
+    int64_t there = st->st_size > r->offset ? st->st_size - r->offset : 0;
+
+    out_text(o, "{\"size\":");
+    out_i64(o, st->st_size);
+    out_text(o, ",\"mode\":");
+    out_u64(o, st->st_mode & 07777);
+    out_text(o, ",\"offset\":");
+    out_i64(o, r->offset);
+    out_text(o, ",\"length\":");
+    if (st->st_size == 0)
+        out_text(o, "null");
+    else
+        out_i64(o, r->length >= 0 && r->length < there ? r->length : there);
+    out_text(o, "}\n");
 }
 
 static int too_large(const struct stat *st, const struct range *r)
@@ -104,15 +139,20 @@ int op_read(struct op *o, struct fs_error *e)
     const char *path;
     struct range r;
     struct stat st;
+    static struct signs signs;
 
-    if (arg_path(o, "path", &path, e) < 0 || range_args(o, &r, e) < 0)
+    if (arg_path(o, "path", &path, e) < 0 || range_args(o, &r, e) < 0 || op_signs(o, &signs, e) < 0)
         return -1;
     auto_close int fd = open_regular(path, &st, e);
     if (fd < 0)
+        return -1;
+    if (range_place(&r, &st, e) < 0)
         return -1;
     if (too_large(&st, &r))
         return fs_fail(e, EFBIG);
     if (o->batch)
         return read_batch(o, fd, &st, &r, e);
+    if (r.header)
+        header_print(o->out, &r, &st);
     return copy(o, fd, &r, e);
 }

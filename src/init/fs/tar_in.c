@@ -14,6 +14,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "init/fs/input.h"
 #include "init/fs/op.h"
 #include "init/fs/path.h"
 #include "init/fs/tar_format.h"
@@ -39,15 +40,9 @@ struct unpacker {
     uint64_t entries, bytes;
 };
 
-static ssize_t read_stdin(void *context, void *p, size_t n)
+static ssize_t read_input(void *context, void *p, size_t n)
 {
-    for (;;) {
-        ssize_t r = read(0, p, n);
-        if (r >= 0)
-            return r;
-        if (errno != EINTR)
-            return -errno;
-    }
+    return input_read(context, p, n);
 }
 
 /* Removes "/" in front and "." components; NULL if a component is "..". "" is the directory itself. */
@@ -387,6 +382,8 @@ static int finish_dirs(struct unpacker *u, struct fs_error *e)
 
 static int fail_entry(const struct unpacker *u, int r, const char *entry, struct fs_error *e)
 {
+    if (r == -ETIMEDOUT)
+        return fs_fail_kind_at(e, "Incomplete", "nothing more came", entry);
     if (r == -ENODATA)
         return fs_fail_kind_at(e, "Incomplete", "the archive ends too early", entry);
     if (r == -EXDEV)
@@ -396,26 +393,16 @@ static int fail_entry(const struct unpacker *u, int r, const char *entry, struct
     return fs_fail_at(e, -r, entry);
 }
 
-/* What stands behind the end mark, so that the writer does not find a closed pipe. */
-static void drain(void)
-{
-    static char waste[64 * 1024];
-    size_t total = 0;
-    ssize_t n;
-
-    while (total < 16 * 1024 * 1024 && ((n = read(0, waste, sizeof waste)) > 0 || (n < 0 && errno == EINTR)))
-        total += n > 0 ? (size_t)n : 0;
-}
-
 int op_tar_in(struct op *o, struct fs_error *e)
 {
     static struct unpacker u;
     struct tar_entry entry;
     const char *path;
+    struct input in;
     bool parents;
     int r;
 
-    if (arg_path(o, "path", &path, e) < 0 || arg_bool(o, "parents", true, &parents, e) < 0 ||
+    if (arg_path(o, "path", &path, e) < 0 || input_init(&in, o, e) < 0 || arg_bool(o, "parents", true, &parents, e) < 0 ||
         arg_bool(o, "owner", geteuid() == 0, &u.owner, e) < 0)
         return -1;
     if (parents) {
@@ -427,7 +414,7 @@ int op_tar_in(struct op *o, struct fs_error *e)
     if (u.root < 0)
         return fs_fail(e, errno);
     (void)umask(0);                     /* the archive's modes are meant */
-    tar_reader_init(&u.reader, read_stdin, NULL);
+    tar_reader_init(&u.reader, read_input, &in);
     while ((r = tar_next(&u.reader, &entry)) > 0) {
         struct arena_mark mark = arena_mark(&u.arena);
         r = unpack(&u, &entry);
@@ -442,7 +429,10 @@ int op_tar_in(struct op *o, struct fs_error *e)
         return fail_entry(&u, r, "", e);
     if (finish_dirs(&u, e) < 0)
         return -1;
-    drain();
+    /* Padding, and the commit: without it the archive may be another's beginning. */
+    r = input_finish(&in);
+    if (r < 0)
+        return input_fail(-r, e);
     out_text(o->out, "{\"entries\":");
     out_u64(o->out, u.entries);
     out_text(o->out, ",\"bytes\":");

@@ -15,6 +15,7 @@
 
 #include "init/fs/op.h"
 #include "init/fs/path.h"
+#include "init/fs/signs.h"
 #include "init/fs/tar_format.h"
 #include "init/fs/walk.h"
 #include "sys/fd.h"
@@ -380,11 +381,12 @@ int op_tar_out(struct op *o, struct fs_error *e)
 {
     static struct packer p;
     static const char end[2 * TAR_BLOCK];
+    static struct signs signs;
     const char *given, *name;
     char *dir;
     struct stat st;
 
-    if (arg_path(o, "path", &given, e) < 0)
+    if (arg_path(o, "path", &given, e) < 0 || op_signs(o, &signs, e) < 0)
         return -1;
     p.out = o->out;
     if (stat(given, &st) < 0)

@@ -14,11 +14,11 @@
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "init/fs/op.h"
 #include "init/fs/path.h"
+#include "init/fs/signs.h"
 #include "init/fs/walk.h"
 #include "init/fs/watch_tree.h"
 #include "sys/fd.h"
@@ -379,29 +379,16 @@ static int events(struct watch *w)
     }
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-static bool stdin_ended(void)
-{
-    char waste[256];
-
-    return read(0, waste, sizeof waste) == 0;
-}
-
 static int loop(struct watch *w, int64_t deadline_ms)
 {
     while (!w->ended) {
         struct pollfd pf[2] = {{.fd = w->fd, .events = POLLIN}, {.fd = 0, .events = POLLIN}};
-        int64_t left = deadline_ms < 0 ? -1 : deadline_ms - now_ms();
-        if (deadline_ms >= 0 && left <= 0)
+        int64_t left = deadline_ms < 0 ? -1 : deadline_ms - signs_now_ms();
+        int wait_ms = signs_left_ms(w->out->signs);
+        if ((deadline_ms >= 0 && left <= 0) || wait_ms == 0)
             return 0;
-        int wait_ms = left < 0 || left > INT_MAX ? -1 : (int)left;
+        if (left >= 0 && (wait_ms < 0 || left < wait_ms))
+            wait_ms = left > INT_MAX ? INT_MAX : (int)left;
         bool half = w->cookie != 0;
         if (half && (wait_ms < 0 || wait_ms > RENAME_WAIT_MS))
             wait_ms = RENAME_WAIT_MS;
@@ -415,10 +402,12 @@ static int loop(struct watch *w, int64_t deadline_ms)
             rename_flush(w);
             r = out_flush(w->out);
         }
+        if (r == 0 && n > 0 && pf[1].revents != 0)
+            r = signs_take(w->out->signs);
+        if (r == -EPIPE || r == -ETIMEDOUT)     /* nobody looks any more */
+            return 0;
         if (r < 0)
             return r;
-        if (n > 0 && pf[1].revents != 0 && stdin_ended())
-            return 0;
     }
     return 0;
 }
@@ -474,15 +463,21 @@ static int begin(struct op *o, struct watch *w, const char *path, struct fs_erro
 int op_watch(struct op *o, struct fs_error *e)
 {
     static struct watch w;
+    static struct signs signs;
     const char *path;
-    int64_t timeout;
+    int64_t timeout_ms;
+    bool ready;
 
     w = (struct watch){.out = o->out, .fd = -1, .file_wd = -1};
     if (arg_path(o, "path", &path, e) < 0 || arg_bool(o, "recursive", false, &w.recursive, e) < 0 ||
-        arg_int(o, "timeout_secs", -1, 0, INT32_MAX, &timeout, e) < 0 || filter_args(o, &w, e) < 0 ||
-        begin(o, &w, path, e) < 0)
+        arg_bool(o, "ready", false, &ready, e) < 0 || arg_seconds(o, "timeout_secs", &timeout_ms, e) < 0 ||
+        filter_args(o, &w, e) < 0 || op_signs(o, &signs, e) < 0 || begin(o, &w, path, e) < 0)
         return -1;
-    int r = loop(&w, timeout < 0 ? -1 : now_ms() + timeout * 1000);
+    if (ready)
+        out_text(o->out, "{\"event_type\":\"Ready\",\"paths\":[]}\n");
+    int r = out_flush(o->out);
+    if (r == 0)
+        r = loop(&w, timeout_ms < 0 ? -1 : signs_now_ms() + timeout_ms);
     fd_close(&w.fd);
     if (r == -ENOSPC)
         return fs_fail_kind(e, "Io", "too many directories to watch");

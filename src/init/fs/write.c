@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "init/fs/input.h"
 #include "init/fs/op.h"
 #include "init/fs/path.h"
 #include "sys/fd.h"
@@ -29,7 +30,7 @@ struct target {
 };
 
 struct writing {
-    bool parents, exclusive, commit, mode_given;
+    bool parents, exclusive, mode_given;
     mode_t mode;
     int64_t uid, gid, expected;
     struct target to;
@@ -42,12 +43,11 @@ struct writing {
 static int args(struct op *o, struct writing *w, const char **path, struct fs_error *e)
 {
     if (arg_path(o, "path", path, e) < 0 || arg_mode(o, "mode", &w->mode, &w->mode_given, e) < 0 ||
-        arg_int(o, "uid", -1, 0, UINT32_MAX - 1, &w->uid, e) < 0 ||
-        arg_int(o, "gid", -1, 0, UINT32_MAX - 1, &w->gid, e) < 0 ||
+        arg_int(o, "uid", -1, -1, UINT32_MAX - 1, &w->uid, e) < 0 ||
+        arg_int(o, "gid", -1, -1, UINT32_MAX - 1, &w->gid, e) < 0 ||
         arg_bool(o, "parents", true, &w->parents, e) < 0 ||
         arg_bool(o, "exclusive", false, &w->exclusive, e) < 0 ||
-        arg_int(o, "expected_size", -1, 0, INT64_MAX, &w->expected, e) < 0 ||
-        arg_bool(o, "require_commit", false, &w->commit, e) < 0)
+        arg_int(o, "expected_size", -1, 0, INT64_MAX, &w->expected, e) < 0)
         return -1;
     if ((*path)[strlen(*path) - 1] == '/')
         return fs_fail(e, EISDIR);
@@ -175,60 +175,14 @@ static int put(struct writing *w, const void *p, size_t n, struct fs_error *e)
     return 0;
 }
 
-/* Exactly n bytes, or 0 at end of file. */
-static int take(void *p, size_t n, struct fs_error *e)
-{
-    for (size_t got = 0; got < n;) {
-        ssize_t r = read(0, (char *)p + got, n - got);
-        if (r < 0 && errno == EINTR)
-            continue;
-        if (r < 0)
-            return fs_fail(e, errno);
-        if (r == 0)
-            return 0;
-        got += (size_t)r;
-    }
-    return 1;
-}
-
-/* u32 length, bytes; a length of zero says that all is there. */
-static int receive_frames(struct writing *w, char *buffer, size_t size, struct fs_error *e)
-{
-    unsigned char head[4];
-
-    for (;;) {
-        int r = take(head, sizeof head, e);
-        if (r < 0)
-            return -1;
-        uint32_t left = r == 0 ? 0
-                               : (uint32_t)head[0] | (uint32_t)head[1] << 8 | (uint32_t)head[2] << 16 |
-                                     (uint32_t)head[3] << 24;
-        if (r > 0 && left == 0)
-            return 0;
-        while (r > 0 && left > 0) {
-            size_t part = left < size ? left : size;
-            r = take(buffer, part, e);
-            if (r < 0 || (r > 0 && put(w, buffer, part, e) < 0))
-                return -1;
-            left -= (uint32_t)part;
-        }
-        if (r == 0)
-            return fs_fail_kind(e, "Incomplete", "content ended before its end was marked");
-    }
-}
-
-static int receive(struct writing *w, struct fs_error *e)
+static int receive(struct writing *w, struct input *in, struct fs_error *e)
 {
     static char buffer[128 * 1024];
 
-    if (w->commit)
-        return receive_frames(w, buffer, sizeof buffer, e);
     for (;;) {
-        ssize_t n = read(0, buffer, sizeof buffer);
-        if (n < 0 && errno == EINTR)
-            continue;
+        ssize_t n = input_read(in, buffer, sizeof buffer);
         if (n < 0)
-            return fs_fail(e, errno);
+            return input_fail((int)-n, e);
         if (n == 0)
             return 0;
         if (put(w, buffer, (size_t)n, e) < 0)
@@ -351,15 +305,16 @@ static int commit(struct writing *w, struct fs_error *e)
 int op_write(struct op *o, struct fs_error *e)
 {
     struct writing w = {.fd = -1, .to.dirfd = -1};
+    struct input in;
     const char *path;
 
-    if (args(o, &w, &path, e) < 0)
+    if (args(o, &w, &path, e) < 0 || input_init(&in, o, e) < 0)
         return -1;
     int r = check(o, &w, path, e);
     if (r == 0)
         r = content_open(&w, e);
     if (r == 0)
-        r = o->batch ? inline_content(o, &w, e) : receive(&w, e);
+        r = o->batch ? inline_content(o, &w, e) : receive(&w, &in, e);
     if (r == 0 && w.expected >= 0 && w.size != w.expected)
         r = fs_fail_kind(e, "Incomplete", "less content than announced");
     if (r == 0)
