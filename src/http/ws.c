@@ -25,6 +25,7 @@ struct ws {
     const uint8_t *in;          /* input being taken */
     size_t in_len;
     struct loop_timer *timer;
+    int close_code;             /* wanted, but not queued while messages wait: a close frame overtakes them; 0 = none */
     bool is_closing;            /* the close handshake is done, or given up */
 };
 
@@ -72,6 +73,25 @@ static void on_msg(wslay_event_context_ptr w, const struct wslay_event_on_msg_re
 
 /* --- the stream's side ----------------------------------------------------------------------- */
 
+static void on_close_over(void *arg)
+{
+    struct ws *ws = arg;
+
+    ws->is_closing = true;
+    h1_finish(ws->st);
+}
+
+/* The close frame that ws_close asked for, once everything before it has gone. */
+static void queue_close(struct ws *ws)
+{
+    if (ws->close_code == 0 || wslay_event_want_write(ws->wslay))
+        return;
+    (void)wslay_event_queue_close(ws->wslay, (uint16_t)ws->close_code, NULL, 0);
+    ws->close_code = 0;
+    ws->timer = loop_timer_new(ws->st->loop, on_close_over, ws);
+    loop_timer_set(ws->timer, CLOSE_MS);
+}
+
 static void check_end(struct ws *ws)
 {
     if (ws->is_closing || wslay_event_want_read(ws->wslay) || wslay_event_want_write(ws->wslay))
@@ -105,7 +125,12 @@ void ws_fill(struct http_stream *st)
 
     if (ws->is_closing)
         return;
-    if (wslay_event_want_write(ws->wslay) && wslay_event_send(ws->wslay) != 0) {
+    int r = wslay_event_want_write(ws->wslay) ? wslay_event_send(ws->wslay) : 0;
+    if (r == 0 && ws->close_code != 0) {
+        queue_close(ws);
+        r = wslay_event_want_write(ws->wslay) ? wslay_event_send(ws->wslay) : 0;
+    }
+    if (r != 0) {
         ws->is_closing = true;
         h1_finish(st);
         return;
@@ -213,18 +238,10 @@ void ws_send(struct http_stream *st, bool binary, const void *p, size_t n)
                                   .msg = p,
                                   .msg_length = n};
 
-    if (st->ws == NULL || st->ws->is_closing || st->is_cancelled)
+    if (st->ws == NULL || st->ws->is_closing || st->ws->close_code != 0 || st->is_cancelled)
         return;
     (void)wslay_event_queue_msg(st->ws->wslay, &msg);   /* refused only once a close frame is queued */
     h1_kick(st);
-}
-
-static void on_close_over(void *arg)
-{
-    struct ws *ws = arg;
-
-    ws->is_closing = true;
-    h1_finish(ws->st);
 }
 
 void ws_close(struct http_stream *st, int code)
@@ -233,11 +250,9 @@ void ws_close(struct http_stream *st, int code)
 
     if (ws == NULL || ws->is_closing || st->is_cancelled)
         return;
-    (void)wslay_event_queue_close(ws->wslay, (uint16_t)code, NULL, 0);
-    if (ws->timer == NULL) {
-        ws->timer = loop_timer_new(st->loop, on_close_over, ws);
-        loop_timer_set(ws->timer, CLOSE_MS);
-    }
+    if (ws->timer == NULL)
+        ws->close_code = code;
+    queue_close(ws);
     h1_pause(st, false);        /* the peer's close frame must get in */
     h1_kick(st);
 }

@@ -144,7 +144,7 @@ def test_exec_ids_have_a_form(api, sb, bad):
 
 def test_an_idempotency_key_starts_once(api, sb):
     body = {"command": ["sh", "-c", "echo x >> /tmp/key-once"]}
-    key = {"idempotency-key": "k " + os.urandom(6).hex()}
+    key = {"idempotency-key": "k-" + os.urandom(6).hex()}
     first = api.post(url(sb), json=body, headers=key)
     again = api.post(url(sb), json=body, headers=key)
     assert first.status_code == 201 and again.json()["id"] == first.json()["id"]
@@ -439,7 +439,7 @@ def events(r):
 
 
 def test_events_tell_everything_and_resume(api, sb):
-    i = start(api, sb, ["sh", "-c", "printf 'caf\\303'; sleep 0.3; printf '\\251\\n'; echo err >&2; printf '\\377'; exit 4"])
+    i = start(api, sb, ["sh", "-c", "printf 'caf\\303'; sleep 0.3; printf '\\251\\n'; echo err >&2; sleep 0.3; printf '\\377'; exit 4"])
     with api.stream("GET", url(sb, i, "/events")) as r:
         assert r.headers["content-type"].startswith("text/event-stream")
         seen = list(events(r))

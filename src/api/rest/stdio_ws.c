@@ -19,9 +19,9 @@
 #include "json/json.h"
 
 #define MESSAGE_MAX (1024 * 1024)
-#define STDIN_QUEUE_MAX (8 * 1024 * 1024)
+#define STDIN_HIGH (1024 * 1024)    /* stdin waiting for the program: the client is read no further above this */
 
-enum { WS_OK = 1000, WS_BAD = 1008, WS_FAILED = 1011, WS_TOO_FAST = 1013 };
+enum { WS_OK = 1000, WS_BAD = 1008, WS_FAILED = 1011 };
 
 struct ws {
     struct call *call;
@@ -85,9 +85,12 @@ static void on_exit_seen(void *ctx, json_t *exec, const struct err *e)
     close_ws(w, exec != NULL ? WS_OK : WS_FAILED);
 }
 
-/* Messages have no credit of their own; STDIN_QUEUE_MAX bounds what waits. */
 static void stdin_taken(void *ctx, size_t n)
 {
+    struct ws *w = ctx;
+
+    if (stdin_pump_queued(w->pump) < STDIN_HIGH)
+        ws_pause(w->stream, false);
 }
 
 static void stdin_done(void *ctx, const struct err *e, uint64_t taken, bool closed)
@@ -96,6 +99,7 @@ static void stdin_done(void *ctx, const struct err *e, uint64_t taken, bool clos
 
     stdin_pump_free(w->pump);
     w->pump = NULL;
+    ws_pause(w->stream, false);
     if (e != NULL)
         send_error(w, e);
 }
@@ -194,11 +198,9 @@ static void on_message(struct http_stream *st, bool binary, const void *p, size_
     }
     if (w->pump == NULL || n == 0)
         return;                     /* as a pipe whose reader has gone: the exit will tell */
-    if (!stdin_pump_write(w->pump, p, n) || stdin_pump_queued(w->pump) > STDIN_QUEUE_MAX) {
-        (void)err_set(&e, ERR_TOO_LARGE, "over %d bytes of stdin wait for the program to read", STDIN_QUEUE_MAX);
-        send_error(w, &e);
-        close_ws(w, WS_TOO_FAST);
-    }
+    (void)stdin_pump_write(w->pump, p, n);      /* far below its cap: the client is paused long before */
+    if (stdin_pump_queued(w->pump) >= STDIN_HIGH)
+        ws_pause(st, true);
 }
 
 static void on_writable(struct http_stream *st, void *ctx)
