@@ -12,7 +12,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 
 import h2.config
@@ -27,7 +26,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 class EchoServer:
     def __init__(self, nofile=None):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="qs-echo-"))
+        self.dir = qsdaemon.make_dir("qs-echo-")
         self.sock = self.dir / "s"
         self.cert = self.dir / "cert.pem"
         self.errors = self.dir / "stderr"

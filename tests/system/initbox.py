@@ -7,8 +7,9 @@ import select
 import shutil
 import socket
 import struct
-import tempfile
 import time
+
+import qsdaemon
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -74,7 +75,7 @@ def make_scaffold(path, init):
 
 class Box:
     def __init__(self, init, layers, hostname="box", shm_bytes=64 << 20, volatile=True, upper=None, seccomp=b"", keep=False, devpts_in_userns=True):
-        self.dir = tempfile.mkdtemp(prefix="init-box-", dir="/var/tmp")
+        self.dir = str(qsdaemon.make_dir("init-box-"))
         self.keep = keep
         self.upper = upper or f"{self.dir}/upper"
         self.init, self.layers = init, layers

@@ -22,7 +22,14 @@ import httpx
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CACHE = pathlib.Path(os.environ.get("QUICKSAND_TEST_CACHE", "/var/cache/quicksand-test"))
 EXECUTABLE = {"keeper": "quicksandd"}
+# Everything that the tests make on disk is below this directory. Not in /tmp, which may be a tmpfs: id-mapped layers are not to be
+# had there on every kernel. tools/check names one of its own for each run, so that what is left can be told.
+TEST_DIR = os.environ.get("QUICKSAND_TEST_DIR", "/var/tmp")
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
+
+
+def make_dir(prefix):
+    return pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=TEST_DIR))
 
 
 def build_dir():
@@ -78,7 +85,7 @@ class Api(httpx.Client):
 
 class Daemon:
     def __init__(self, build, supervised=False, **conf):
-        self.home = pathlib.Path(tempfile.mkdtemp(prefix="qs-", dir="/tmp"))
+        self.home = make_dir("qs-")
         self.home.chmod(0o755)
         self.data_dir, self.run_dir, self.lib_dir = (self.home / n for n in ("data", "run", "lib"))
         for d in (self.data_dir, self.run_dir, self.lib_dir):
@@ -89,7 +96,7 @@ class Daemon:
         self.config = self.home / "quicksand.conf"
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.cgroup = f"qs-test-{self.home.name[3:]}"
+        self.cgroup = self.home.name
         settings = {
             "data_dir": self.data_dir,
             "run_dir": self.run_dir,

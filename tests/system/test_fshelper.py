@@ -14,7 +14,6 @@ import stat
 import struct
 import subprocess
 import tarfile
-import tempfile
 import threading
 import time
 
@@ -72,7 +71,7 @@ def leftovers(path):
 @pytest.fixture
 def d():
     """A directory that every user reaches (pytest's own are closed to others)."""
-    path = pathlib.Path(tempfile.mkdtemp(prefix="fshelper-", dir="/var/tmp"))
+    path = qsdaemon.make_dir("fshelper-")
     os.chmod(path, 0o755)
     (path / "d").mkdir()
     yield path / "d"

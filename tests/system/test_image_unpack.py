@@ -12,7 +12,6 @@ import stat
 import struct
 import subprocess
 import tarfile
-import tempfile
 import threading
 import time
 
@@ -46,7 +45,7 @@ class Image:
         self.path = str(self.home / "image.sock")
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.bind(self.path)
-        listener.listen(16)
+        listener.listen(64)
         self.log = open(self.home / "log", "wb")
         self.process = subprocess.Popen(
             [build / "src/image/quicksand-image", "--config", config, "--layers", self.layers],
@@ -113,7 +112,7 @@ class Image:
 def image():
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    home = tempfile.mkdtemp(prefix="qs-image-", dir="/tmp")
+    home = qsdaemon.make_dir("qs-image-")
     role = Image(qsdaemon.build_dir(), home)
     yield role
     role.stop()
@@ -445,7 +444,7 @@ def test_a_bad_request_is_answered(image):
 def test_stale_staging_is_removed_at_start(tmp_path):
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    home = tempfile.mkdtemp(prefix="qs-image-", dir="/tmp")
+    home = qsdaemon.make_dir("qs-image-")
     stale = pathlib.Path(home) / "layers/.staging/old/deep/er"
     stale.mkdir(parents=True)
     role = Image(qsdaemon.build_dir(), home)

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 
 import pytest
@@ -72,7 +71,7 @@ def eventually(check, timeout=15):
 
 class Rig:
     def __init__(self, **conf):
-        self.home = pathlib.Path(tempfile.mkdtemp(prefix="keeper-", dir="/tmp"))
+        self.home = qsdaemon.make_dir("keeper-")
         self.home.chmod(0o755)
         self.data, self.run, self.lib = (self.home / n for n in ("data", "run", "lib"))
         self.lib.mkdir()
