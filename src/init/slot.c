@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -42,6 +43,9 @@ static int process_prepare(struct fault *f)
     sigaddset(&set, SIGCHLD);
     if (sigprocmask(SIG_SETMASK, &set, NULL) < 0)
         return fault_set(f, "signals");
+    /* The host's core handler, if it has one, is not for tenants to start: the kernel asks it whatever
+     * the limit is, unless that is exactly 1. A limit that is lower already cannot be raised. */
+    (void)setrlimit(RLIMIT_CORE, &(struct rlimit){1, 1});
     (void)umask(022);
     (void)setsid();                             /* fails only if we lead a session already */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0)
