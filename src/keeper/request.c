@@ -31,10 +31,20 @@
 #define CONNECTIONS_MAX 16 /* the node needs one; its successor overlaps with it */
 #define REPLY_HEAD 512     /* room for an encoded keeper_reply */
 
+/* A reply that found the socket full. */
+struct queued {
+    struct queued *next;
+    uint32_t tag;
+    int fd; /* owned, -1 = none */
+    size_t len;
+    uint8_t bytes[];
+};
+
 struct connection {
     uint32_t serial;
     struct watch watch;
     int fd;
+    struct queued *queue, **queue_end; /* while there is one, no request is read */
     struct connection *next;
 };
 
@@ -43,6 +53,17 @@ static uint32_t nconnections, last_serial;
 static struct watch listener;
 static uint8_t space[LIMIT_CHANNEL_INLINE];
 static uint8_t out[LIMIT_CHANNEL_MESSAGE];
+
+static void drop_queued(struct connection *c)
+{
+    struct queued *q = c->queue;
+
+    c->queue = q->next;
+    if (c->queue == NULL)
+        c->queue_end = &c->queue;
+    fd_close(&q->fd);
+    free(q);
+}
 
 static void hang_up(struct connection *c)
 {
@@ -53,9 +74,53 @@ static void hang_up(struct connection *c)
         }
     }
     nconnections--;
+    while (c->queue != NULL)
+        drop_queued(c);
     evloop_unwatch(&keeper.loop, &c->watch);
     fd_close(&c->fd);
     free(c);
+}
+
+/* Watches for requests, or with a queue for room. 0 or -errno. */
+static int watch(struct connection *c)
+{
+    evloop_unwatch(&keeper.loop, &c->watch);
+    return evloop_watch(&keeper.loop, &c->watch, c->fd, c->queue != NULL ? EPOLLOUT : EPOLLIN);
+}
+
+static int enqueue(struct connection *c, uint32_t tag, const void *p, size_t len, int fd)
+{
+    struct queued *q = mem_alloc(sizeof *q + len);
+
+    *q = (struct queued){.tag = tag, .len = len, .fd = -1};
+    memcpy(q->bytes, p, len);
+    if (fd >= 0)
+        q->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (fd >= 0 && q->fd < 0) {
+        free(q);
+        return -EMFILE;
+    }
+    bool was_empty = c->queue == NULL;
+    *c->queue_end = q;
+    c->queue_end = &q->next;
+    return was_empty ? watch(c) : 0;
+}
+
+static void drain(struct connection *c)
+{
+    while (c->queue != NULL) {
+        const struct queued *q = c->queue;
+        int r = chan_send(c->fd, KEEPER_REPLY, q->tag, q->bytes, q->len, &q->fd, q->fd >= 0);
+        if (r == -EAGAIN)
+            return;
+        if (r < 0) {
+            hang_up(c);
+            return;
+        }
+        drop_queued(c);
+    }
+    if (watch(c) < 0)
+        hang_up(c);
 }
 
 void request_reply(struct reply_to to, const struct err *e, const void *payload, size_t len, int fd)
@@ -76,9 +141,12 @@ void request_reply(struct reply_to to, const struct err *e, const void *payload,
     size_t n = keeper_reply_encode(&reply, out, sizeof out);
     if (len > 0)
         memmove(out + n, payload, len); /* the payload may lie in `out` itself */
-    int r = chan_send(c->fd, KEEPER_REPLY, to.tag, out, n + len, &fd, fd >= 0 ? 1 : 0);
+    int r = -EAGAIN;
+    if (c->queue == NULL)
+        r = chan_send(c->fd, KEEPER_REPLY, to.tag, out, n + len, &fd, fd >= 0);
+    if (r == -EAGAIN)
+        r = enqueue(c, to.tag, out, n + len, fd);
     if (r < 0) {
-        /* It does not read its replies, so it is of no use; it will find out what became of its requests. */
         log_warn("request", "reply failed: errno=%d, closing the connection", -r);
         hang_up(c);
     }
@@ -236,8 +304,12 @@ static void readable(struct watch *w, uint32_t events)
 {
     struct connection *c = container_of(w, struct connection, watch);
     struct chan_msg m;
-    int r = chan_recv(c->fd, space, sizeof space, CHAN_NO_FDS, &m);
 
+    if (c->queue != NULL) {
+        drain(c);
+        return;
+    }
+    int r = chan_recv(c->fd, space, sizeof space, CHAN_NO_FDS, &m);
     if (r == -EAGAIN)
         return;
     if (r <= 0) {
@@ -269,6 +341,7 @@ static void incoming(struct watch *w, uint32_t events)
     }
     struct connection *c = mem_zalloc(sizeof *c);
     c->watch = (struct watch){.ready = readable, .fd = -1};
+    c->queue_end = &c->queue;
     if (evloop_watch(&keeper.loop, &c->watch, fd, EPOLLIN) < 0) {
         free(c);
         return;

@@ -7,8 +7,10 @@ import random
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -323,12 +325,21 @@ def test_pids_limit(keeper):
         assert sh(m, "ls /proc | grep -c '^[0-9]'")[1].strip().isdigit()
 
 
-def test_cpu_limit_and_change(keeper):
+def cpu_quota(rig):
+    """The quotas written for slots: of v1 or of v2."""
+    files = [f for root in pathlib.Path("/sys/fs/cgroup").iterdir() for f in (root / rig.cgroup).glob("[0-9]*/cpu.*")]
+    return {f.read_text().split()[0] for f in files if f.name in ("cpu.cfs_quota_us", "cpu.max")} - {"-1", "max"}
+
+
+def test_cpu_limit_and_change(rig, keeper):
     burn = "import time; t = time.time(); c = time.process_time()\nwhile time.time() - t < 1: pass\nprint(time.process_time() - c)"
     with sandbox(keeper, cpu_milli=100) as (sb, m):
         assert float(m.run("/usr/bin/python3", "-c", burn)[1]) < 0.4
-        keeper.limits(sb, cpu_milli=0, memory_bytes=128 << 20, pids=50)
-        assert float(m.run("/usr/bin/python3", "-c", burn)[1]) > 0.3
+        assert cpu_quota(rig) == {"10000"}
+        keeper.limits(sb, cpu_milli=250, memory_bytes=128 << 20, pids=50)
+        assert cpu_quota(rig) == {"25000"}
+        keeper.limits(sb)
+        assert cpu_quota(rig) == set()
     with pytest.raises(Refused):
         keeper.limits(sb)
 
@@ -595,4 +606,47 @@ def test_background(rig):
         eventually(lambda: other.left() == [])
     finally:
         print(other.tail())
+        other.purge()
+
+
+def test_many_known_sandboxes():
+    """The list of a full node does not fit into one packet."""
+    other = Rig()
+    try:
+        other.start().stop()
+        ids = {new_id() for _ in range(4000)}
+        for sb in ids:
+            entry = struct.pack("<IB", 0x314B5351, 2) + text(sb) + text("another boot") + struct.pack("<IiQ", 0, 1, 1) + text("")
+            (other.data / "keeper" / sb).write_bytes(entry + struct.pack("<I", 0))
+        other.start()
+        k = other.connect()
+        assert k.list() == ids
+        assert k.stats()["sandboxes"] == 0
+        # a node that asks for much before it reads anything: requests wait, no answer is lost
+        first = k.tag + 1
+        reader = threading.Thread(target=lambda: time.sleep(1) or [k.answer(tag, 60) for tag in range(first, first + len(ids))])
+        reader.start()
+        for sb in ids:
+            k.send(DESTROY, text(sb))
+        reader.join(60)
+        assert not reader.is_alive() and k.tag == first + len(ids) - 1
+        assert k.list() == set()
+        other.stop()
+        assert other.left() == []
+    finally:
+        print(other.tail())
+        other.purge()
+
+
+def test_an_entry_that_was_cut_short():
+    other = Rig()
+    try:
+        other.start().stop()
+        sb = new_id()
+        (other.data / "keeper" / sb).write_bytes(b"QSK1\x01")
+        (other.data / "run" / new_id()).mkdir()
+        other.start()
+        eventually(lambda: other.connect().list() == set() and other.traces(sb) == [] and not list((other.data / "run").iterdir()))
+        other.stop()
+    finally:
         other.purge()
