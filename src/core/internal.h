@@ -11,6 +11,7 @@
 
 struct box;
 struct node_call;
+struct refresh;
 
 struct core {
     struct loop *loop;
@@ -24,7 +25,11 @@ struct core {
     struct map boxes;                   /* id -> struct box: every row that has not ended */
     size_t live;                        /* boxes in a live state */
     struct loop_timer *poll_timer;
-    bool is_polling;                    /* a List is under way, or the timer for it runs */
+    bool is_polling;                    /* a look at the node is under way, or the timer for it runs */
+    bool is_looking;                    /* a look is under way */
+    int64_t looked_ms, next_full_ms;    /* CLOCK_BOOTTIME: begin of the last look; when to ask for everything again */
+    struct refresh *refresh_now;        /* who waits for the look under way */
+    struct refresh *refresh_next;       /* and for the one after it */
     bool is_reconciled;                 /* one List was compared with the rows since the start */
     bool node_is_down;                  /* the last List failed: said once in the log */
     struct loop_timer *sweep_timer;

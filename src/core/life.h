@@ -21,7 +21,7 @@ struct box {
     uint8_t state;                      /* as in the row */
     bool is_busy;
     bool is_asked;                      /* a Get, Terminate or Update of the poll is under way */
-    uint64_t round;                     /* the last List that had it */
+    bool is_update_due;                 /* an Update failed: the node has other times than the row */
     int64_t since_ms;                   /* CLOCK_BOOTTIME at the last change of state */
     int64_t retry_at_ms;                /* CLOCK_BOOTTIME: not driven again before */
     int64_t expires_ms;                 /* as in the row: what the node must have */

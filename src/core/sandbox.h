@@ -90,6 +90,8 @@ int sandbox_tags_get(struct core *c, const char *id, char **ret_tags, int64_t *r
 int sandbox_tags_set(struct core *c, const char *id, const json_t *tags, bool merge, int64_t expected, char **ret_tags,
                      int64_t *ret_revision, struct err *e);
 
+/* Calls fn (perhaps at once) when what has ended up to now is known, as far as the node can be reached: before a list. */
+void sandbox_refresh(struct core *c, void (*fn)(void *ctx), void *ctx);
 /* Of the store, with what was seen last of live ones. */
 typedef void (*sandbox_each_fn)(void *ctx, const struct sandbox *sb);
 int sandbox_list(struct core *c, const struct sandbox_filter *f, sandbox_each_fn fn, void *ctx, struct err *e);

@@ -346,6 +346,9 @@ static void on_updated(void *ctx, const ProtobufCMessage *reply, const struct er
     }
     if (e == NULL && life_observe(ch->core, (const Quicksand__Node__Sandbox *)reply, &local) < 0)
         e = &local;
+    struct box *b = life_box(ch->core, ch->id);
+    if (b != NULL)
+        b->is_update_due = e != NULL;
     if (e != NULL) {
         change_fail(ch, e);
         return;

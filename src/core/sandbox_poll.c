@@ -1,9 +1,10 @@
 /*
  * sandbox_poll.c - makes rows and reality equal: recovery at the start, then a look at the node twice a second
  *
- * The first List after the start is complete: what the node has and no row knows is removed. The later ones name what
- * lives; a row that should live and is not among them is asked for by itself, so an end is recorded from the node's own
- * record and never guessed. Half-done removals and terminations are driven on here until they are done.
+ * The first List after the start is complete: what the node has and no row knows is removed. After that the node is asked
+ * which of the live ones have ended, and now and then for everything, so that what lists show of usage is not too old. An
+ * end is recorded from the node's own record and never guessed. Half-done removals, terminations and updates are driven on
+ * here until they are done.
  */
 #include <string.h>
 
@@ -19,19 +20,28 @@
 #define EXPIRE_MS (3600LL * 1000)
 #define AUDIT_KEEP_MS (30LL * 24 * 3600 * 1000)
 #define IDEM_KEEP_MS (24LL * 3600 * 1000)
+#define FULL_MS 60000
+#define FRESH_MS 100                    /* a look this young is good enough for a list */
 #define ASK_TIMEOUT_MS 10000
-#define LIST_TIMEOUT_MS 30000
-#define ASKED_AT_ONCE 64
+#define ENDED_TIMEOUT_MS 3000
+#define FULL_TIMEOUT_MS 30000
+#define CHUNK 250                       /* ids of a request: the node does them in one go */
 #define RETRY_MS 1000
 
+/* One look at the node: everything, or the live ones chunk by chunk. */
 struct look {
     struct core *core;
-    uint64_t round;
     int64_t sent_ms;                    /* CLOCK_BOOTTIME */
     bool is_full;
+    char (*ids)[ID_SIZE];               /* owned */
+    size_t n, next;
 };
 
-static uint64_t rounds;
+struct refresh {
+    struct refresh *next;
+    void (*fn)(void *ctx);
+    void *ctx;
+};
 
 void poll_wake(struct core *c)
 {
@@ -41,11 +51,50 @@ void poll_wake(struct core *c)
     loop_timer_set(c->poll_timer, POLL_MS + c->boxes.count / POLL_PER_BOX);
 }
 
-static void schedule(struct core *c)
+static void answer_refreshes(struct refresh *list)
 {
+    while (list != NULL) {
+        struct refresh *r = list;
+        list = r->next;
+        r->fn(r->ctx);
+        free(r);
+    }
+}
+
+static void finish(struct look *l)
+{
+    struct core *c = l->core;
+    struct refresh *waiting = take_ptr(&c->refresh_now);
+
+    c->is_looking = false;
     c->is_polling = false;
-    if (c->boxes.count > 0 || !c->is_reconciled)
+    c->looked_ms = l->sent_ms;
+    free(l->ids);
+    free(l);
+    if (c->refresh_next != NULL) {
+        c->is_polling = true;
+        loop_timer_set(c->poll_timer, 0);
+    } else if (c->boxes.count > 0 || !c->is_reconciled) {
         poll_wake(c);
+    }
+    answer_refreshes(waiting);
+}
+
+void sandbox_refresh(struct core *c, void (*fn)(void *ctx), void *ctx)
+{
+    if (c->live == 0 || c->node_is_down || c->is_stopping || clock_boot_ms() - c->looked_ms < FRESH_MS) {
+        fn(ctx);
+        return;
+    }
+    struct refresh *r = mem_zalloc(sizeof *r);
+    r->fn = fn;
+    r->ctx = ctx;
+    r->next = c->refresh_next;
+    c->refresh_next = r;
+    if (!c->is_looking) {               /* a look under way may have passed what has ended since: the next one is theirs */
+        c->is_polling = true;
+        loop_timer_set(c->poll_timer, 0);
+    }
 }
 
 /* --- single sandboxes ---------------------------------------------------------------------------------------------- */
@@ -55,10 +104,14 @@ struct query {
     char id[ID_SIZE];
 };
 
+static void correct(struct core *c, struct box *b, const Quicksand__Node__Sandbox *s);
+
 static void on_answer(void *ctx, const ProtobufCMessage *reply, const struct err *e)
 {
     struct query *q = ctx;
-    struct box *b = life_box(q->core, q->id);
+    struct core *c = q->core;
+    const Quicksand__Node__Sandbox *s = (const Quicksand__Node__Sandbox *)reply;
+    struct box *b = life_box(c, q->id);
     struct err local;
     int r = 0;
 
@@ -67,11 +120,16 @@ static void on_answer(void *ctx, const ProtobufCMessage *reply, const struct err
         b->retry_at_ms = clock_boot_ms() + RETRY_MS;
     }
     if (e != NULL && e->code == ERR_NOT_FOUND)
-        r = life_lost(q->core, q->id, &local);
+        r = life_lost(c, q->id, &local);
     else if (e == NULL)
-        r = life_observe(q->core, (const Quicksand__Node__Sandbox *)reply, &local);
+        r = life_observe(c, s, &local);
     if (r < 0)
         log_error("sandbox.observe", "id=%s cause=\"%s\"", q->id, local.message);
+    b = life_box(c, q->id);
+    if (e == NULL && b != NULL && !c->is_stopping) {
+        b->is_update_due = false;       /* if the node still has other times, the next line asks again */
+        correct(c, b, s);
+    }
     free(q);
 }
 
@@ -116,6 +174,17 @@ static void ask_update(struct core *c, struct box *b)
     ask(c, b, "Update", &rq.base);
 }
 
+/* What the node must be told again, because it did not arrive the first time. */
+static void correct(struct core *c, struct box *b, const Quicksand__Node__Sandbox *s)
+{
+    if (b->is_asked || b->is_busy || s->state != SB_RUNNING)
+        return;
+    if (b->state == STORE_STOPPING)
+        ask_terminate(c, b);
+    else if (b->state == STORE_RUNNING && (s->deadline_ms != b->expires_ms || s->idle_ms != b->idle_ms))
+        ask_update(c, b);
+}
+
 /* --- the list ------------------------------------------------------------------------------------------------------ */
 
 static void on_orphan_removed(void *ctx, const ProtobufCMessage *reply, const struct err *e)
@@ -141,7 +210,7 @@ static void remove_orphan(struct core *c, const char *id)
                      mem_strdup(id));
 }
 
-static void compare(struct core *c, const struct look *l, const Quicksand__Node__Sandbox *s)
+static void see(struct core *c, const struct look *l, const Quicksand__Node__Sandbox *s)
 {
     struct err e;
 
@@ -149,29 +218,24 @@ static void compare(struct core *c, const struct look *l, const Quicksand__Node_
         return;
     struct box *b = life_box(c, s->sandbox_id);
     if (b == NULL) {
-        if (l->is_full)
+        if (!c->is_reconciled)
             remove_orphan(c, s->sandbox_id);
         return;
     }
-    b->round = l->round;
+    if (b->since_ms >= l->sent_ms)      /* the answer may be older than the state */
+        return;
     if (life_observe(c, s, &e) < 0)
         log_error("sandbox.observe", "id=%s cause=\"%s\"", s->sandbox_id, e.message);
     b = life_box(c, s->sandbox_id);
-    if (b == NULL || b->is_asked || b->is_busy || b->since_ms >= l->sent_ms || clock_boot_ms() < b->retry_at_ms)
-        return;
-    if (b->state == STORE_STOPPING && s->state == SB_RUNNING)
-        ask_terminate(c, b);
-    else if (b->state == STORE_RUNNING && s->state == SB_RUNNING
-             && (s->deadline_ms != b->expires_ms || s->idle_ms != b->idle_ms))
-        ask_update(c, b);
+    if (b != NULL)
+        correct(c, b, s);
 }
 
-static void drive(struct core *c, const struct look *l, bool is_listed)
+static void drive(struct core *c)
 {
     struct map_iter it = MAP_ITER;
     const char *id;
     void *value;
-    size_t asked = 0;
     int64_t now = clock_boot_ms();
 
     /* life_remove and ask answer later, never from inside: the map does not change under the iteration. */
@@ -179,15 +243,25 @@ static void drive(struct core *c, const struct look *l, bool is_listed)
         struct box *b = value;
         if (b->is_busy || b->is_asked || now < b->retry_at_ms)
             continue;
-        if (b->state == STORE_DELETING) {
+        if (b->state == STORE_DELETING)
             life_remove(c, b, NULL, NULL);
-        } else if (is_listed && (b->state == STORE_RUNNING || b->state == STORE_STOPPING) && b->round != l->round
-                   && b->since_ms < l->sent_ms && asked < ASKED_AT_ONCE) {
-            asked++;
+        else if (b->state == STORE_STOPPING && now - b->since_ms > RETRY_MS)
             ask_get(c, b);
-        }
+        else if (b->state == STORE_RUNNING && b->is_update_due)
+            ask_update(c, b);
     }
 }
+
+static void note_node(struct core *c, const struct err *e)
+{
+    if (e != NULL && !c->node_is_down)
+        log_warn("node.down", "cause=\"%s\"", e->message);
+    else if (e == NULL && c->node_is_down)
+        log_info("node.up", "live=%zu", c->live);
+    c->node_is_down = e != NULL;
+}
+
+static void next_chunk(struct look *l);
 
 static void on_list(void *ctx, const ProtobufCMessage *reply, const struct err *e)
 {
@@ -196,21 +270,49 @@ static void on_list(void *ctx, const ProtobufCMessage *reply, const struct err *
     const Quicksand__Node__ListResponse *list = (const Quicksand__Node__ListResponse *)reply;
 
     if (c->is_stopping) {
-        free(l);
+        finish(l);
         return;
     }
-    if (e != NULL && !c->node_is_down)
-        log_warn("node.down", "cause=\"%s\"", e->message);
-    else if (e == NULL && c->node_is_down)
-        log_info("node.up", "sandboxes=%zu", list->n_sandboxes);
-    c->node_is_down = e != NULL;
+    note_node(c, e);
     for (size_t i = 0; e == NULL && i < list->n_sandboxes; i++)
-        compare(c, l, list->sandboxes[i]);
-    if (e == NULL && l->is_full)
+        see(c, l, list->sandboxes[i]);
+    if (e == NULL && l->is_full) {
         c->is_reconciled = true;
-    drive(c, l, e == NULL);
-    free(l);
-    schedule(c);
+        c->next_full_ms = clock_boot_ms() + FULL_MS;
+    }
+    if (e == NULL && l->next < l->n) {
+        next_chunk(l);
+        return;
+    }
+    drive(c);
+    finish(l);
+}
+
+static void next_chunk(struct look *l)
+{
+    Quicksand__Node__ListRequest rq = QUICKSAND__NODE__LIST_REQUEST__INIT;
+    char *ids[CHUNK];
+
+    while (l->next < l->n && rq.n_ended_of < CHUNK)
+        ids[rq.n_ended_of++] = l->ids[l->next++];
+    rq.ended_of = ids;
+    (void)node_unary(l->core, "List", &rq.base, &quicksand__node__list_response__descriptor, ENDED_TIMEOUT_MS, false, on_list,
+                     l);
+}
+
+static void collect(struct look *l)
+{
+    struct core *c = l->core;
+    struct map_iter it = MAP_ITER;
+    const char *id;
+    void *value;
+
+    l->ids = mem_array(c->boxes.count + 1, sizeof *l->ids);
+    while (map_next(&c->boxes, &it, &id, &value)) {
+        const struct box *b = value;
+        if (b->state == STORE_RUNNING || b->state == STORE_STOPPING)
+            memcpy(l->ids[l->n++], b->id, ID_SIZE);
+    }
 }
 
 static void poll(void *arg)
@@ -220,12 +322,21 @@ static void poll(void *arg)
     struct look *l = mem_zalloc(sizeof *l);
 
     l->core = c;
-    l->round = ++rounds;
     l->sent_ms = clock_boot_ms();
-    l->is_full = !c->is_reconciled;
-    rq.has_live_only = true;
-    rq.live_only = !l->is_full;
-    (void)node_unary(c, "List", &rq.base, &quicksand__node__list_response__descriptor, LIST_TIMEOUT_MS, false, on_list, l);
+    c->is_looking = true;
+    c->refresh_now = take_ptr(&c->refresh_next);
+    l->is_full = !c->is_reconciled || l->sent_ms >= c->next_full_ms;
+    if (l->is_full) {
+        (void)node_unary(c, "List", &rq.base, &quicksand__node__list_response__descriptor, FULL_TIMEOUT_MS, false, on_list, l);
+        return;
+    }
+    collect(l);
+    if (l->n > 0) {
+        next_chunk(l);
+        return;
+    }
+    drive(c);
+    finish(l);
 }
 
 /* --- what has been kept long enough -------------------------------------------------------------------------------- */
@@ -276,7 +387,7 @@ static void adopt(void *ctx, const struct sandbox_row *row)
 {
     struct unfinished *u = ctx;
 
-    (void)life_add(u->core, row);
+    life_add(u->core, row)->since_ms = 0;       /* older than any look at the node */
     if (row->state != STORE_CREATING)
         return;
     u->rows = mem_realloc(u->rows, (u->n + 1) * sizeof *u->rows);
@@ -326,6 +437,8 @@ void sandboxes_close(struct core *c)
     loop_timer_free(c->sweep_timer);
     c->poll_timer = NULL;
     c->sweep_timer = NULL;
+    answer_refreshes(take_ptr(&c->refresh_now));
+    answer_refreshes(take_ptr(&c->refresh_next));
     while (map_next(&c->boxes, &it, &id, &b)) {
         (void)map_del(&c->boxes, id);
         free(b);

@@ -3,7 +3,7 @@
  *
  * Names come from the run directories, the defaults on disk and, if it can be reached, the keeper.
  * Each is then asked: the exit record if there is one, else the monitor, LIST_AT_ONCE of them at a
- * time.
+ * time. With ended_of only the exit records of those ids are looked for.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -208,14 +208,44 @@ static void stay(struct op *op)
     (void)op;                   /* the keeper's answer finds the client gone */
 }
 
+static void list_ended(struct op *op, const Quicksand__Node__ListRequest *rq)
+{
+    struct list *l = op->state;
+    struct err e;
+
+    if (rq->n_ended_of > LIMIT_LIST) {
+        (void)err_param(&e, ERR_TOO_LARGE, "ended_of", "ended_of has %zu ids, at most %d are accepted",
+                        rq->n_ended_of, LIMIT_LIST);
+        op_fail(op, &e);
+        return;
+    }
+    for (size_t i = 0; i < rq->n_ended_of; i++)
+        add(op, rq->ended_of[i]);
+    for (size_t i = 0; i < l->n; i++) {
+        struct item *it = l->items[i];
+        char id[ID_SIZE];
+        memcpy(id, it->record.sandbox, sizeof id);
+        if (spool_exit(op->node->run_fd, id, &it->record) == 0)
+            it->known = true;
+        else if (!spool_exists(op->node->run_fd, id) && map_get(&op->node->creating, id) == NULL)
+            without_run_dir(it, false);
+    }
+    answer(op);
+}
+
 void op_list(struct op *op)
 {
     struct list *l = op_state(op, sizeof *l);
+    const Quicksand__Node__ListRequest *rq = (const Quicksand__Node__ListRequest *)op->rq;
     struct err e;
 
     map_init(&l->seen);
-    l->more = loop_timer_new(op->node->loop, pump, op);
     op->on_free = free_list;
+    if (rq->n_ended_of > 0) {
+        list_ended(op, rq);
+        return;
+    }
+    l->more = loop_timer_new(op->node->loop, pump, op);
     op->on_gone = stay;
     if (add_names(op, op->node->run_fd, "run directories", &e) < 0 ||
         add_names(op, op->node->state_fd, "kept defaults", &e) < 0) {

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "http/grpc.h"
+#include "ipc/record.h"
 #include "node.pb-c.h"
 
 struct played_node node;
@@ -264,10 +265,18 @@ static void answer_list(struct played_call *pc, const void *p, size_t n)
     Quicksand__Node__ListResponse rs = QUICKSAND__NODE__LIST_RESPONSE__INIT;
 
     node.lists++;
-    for (size_t i = 0; i < node.n; i++) {
-        if (rq->live_only && node.boxes[i].state == 4)
-            continue;
+    for (size_t i = 0; i < node.n && rq->n_ended_of == 0; i++) {
         fill(&node.boxes[i], &boxes[i], &usages[i]);
+        list[rs.n_sandboxes++] = &boxes[i];
+    }
+    for (size_t i = 0; i < rq->n_ended_of; i++) {
+        static struct played lost[array_len(node.boxes)];
+        const struct played *box = node_find(rq->ended_of[i]);
+        if (box != NULL && box->state != 4)
+            continue;
+        lost[i] = (struct played){.state = 4, .reason = END_NODE_LOST, .code = -1};
+        (void)snprintf(lost[i].id, sizeof lost[i].id, "%s", rq->ended_of[i]);
+        fill(box != NULL ? box : &lost[i], &boxes[i], &usages[i]);
         list[rs.n_sandboxes++] = &boxes[i];
     }
     rs.sandboxes = list;

@@ -404,6 +404,33 @@ static void test_an_end_is_seen(void **state)
     assert_string_equal(get(b.id, 0).reason, "timeout");
 }
 
+static void note(void *ctx)
+{
+    *(bool *)ctx = true;
+}
+
+static bool is_noted(void *ctx)
+{
+    return *(bool *)ctx;
+}
+
+static void test_a_list_knows_what_has_ended(void **state)
+{
+    open_core();
+    struct answer a[3] = {make(NULL), make(NULL), make(NULL)};
+    bool is_fresh = false;
+
+    (void)wait_for(never, NULL, 700);           /* the first look is over */
+    node_end(a[0].id, END_EXITED, 0);
+    node_drop(a[1].id);
+    sandbox_refresh(core, note, &is_fresh);
+    assert_true(wait_for(is_noted, &is_fresh, 400));
+    assert_int_equal(state_in_store(a[0].id), STORE_ENDED);
+    assert_int_equal(state_in_store(a[1].id), STORE_ENDED);
+    assert_int_equal(state_in_store(a[2].id), STORE_RUNNING);
+    assert_int_equal(node.gets, 0);
+}
+
 static void test_a_wait_ends_with_the_sandbox(void **state)
 {
     open_core();
@@ -629,7 +656,10 @@ static void test_every_state_is_driven_to_an_end_at_the_start(void **state)
     node_add(SB("8"), 4);
     node_add(SB("9"), 2);                               /* nobody's */
     open_core();
-    assert_true(wait_for(is_recovered, NULL, 5000));
+    if (!wait_for(is_recovered, NULL, 10000))
+        fail_msg("states %u %u %u %u %u %u %u %u", state_in_store(SB("1")), state_in_store(SB("2")), state_in_store(SB("3")),
+                 state_in_store(SB("4")), state_in_store(SB("5")), state_in_store(SB("6")), state_in_store(SB("7")),
+                 state_in_store(SB("8")));
     assert_string_equal(reason_in_store(SB("3")), "node_lost");
     assert_string_equal(reason_in_store(SB("4")), "oom_limit");
     assert_string_equal(reason_in_store(SB("6")), "terminated");
@@ -785,6 +815,7 @@ int main(void)
         TEST(test_a_name_is_free_once_its_holder_has_ended),
         TEST(test_a_key_names_one_sandbox),
         TEST(test_an_end_is_seen),
+        TEST(test_a_list_knows_what_has_ended),
         TEST(test_a_wait_ends_with_the_sandbox),
         TEST(test_terminate_is_idempotent_and_waits_for_creation),
         TEST(test_a_termination_that_got_lost_is_repeated),

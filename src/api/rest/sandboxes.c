@@ -242,8 +242,9 @@ static int list_page(struct call *c, struct page *p, struct tag_filter *tags, st
     return sandbox_list(c->core, &f, add_sandbox, p, e);
 }
 
-static void list(struct call *c)
+static void list_now(void *ctx)
 {
+    struct call *c = ctx;
     struct page p;
     struct err e;
     struct tag_filter tags = {0};
@@ -258,6 +259,11 @@ static void list(struct call *c)
         page_fail(&p, c, &e);
     else
         page_reply(&p, c);
+}
+
+static void list(struct call *c)
+{
+    sandbox_refresh(c->core, list_now, c);
 }
 
 static void add_app(void *ctx, const struct app_row *r)
