@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "api/rest/fs_helper.h"
 #include "api/rest/text.h"
@@ -148,17 +149,34 @@ static void copy(json_t *to, const json_t *from, const char *key)
         json_object_set(to, key, v);
 }
 
+/* The helper's own word for it knows three types; its mode tells all. */
+static const char *type_name(mode_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFREG:
+        return "file";
+    case S_IFDIR:
+        return "directory";
+    case S_IFLNK:
+        return "symlink";
+    case S_IFIFO:
+        return "fifo";
+    case S_IFSOCK:
+        return "socket";
+    default:
+        return "device";
+    }
+}
+
 json_t *fs_entry(const json_t *in)
 {
-    static const char *const same[] = {"name",  "name_b64", "path",  "path_b64",       "type",
-                                       "size",  "uid",      "gid",   "owner",          "group",
-                                       "symlink_target", "symlink_target_b64"};
+    static const char *const same[] = {"name", "name_b64", "path",  "path_b64", "size",           "uid",
+                                       "gid",  "owner",    "group", "symlink_target", "symlink_target_b64"};
     json_t *o = json_object(), *modified = json_object_get(in, "modified_time");
 
     for (size_t i = 0; i < array_len(same); i++)
         copy(o, in, same[i]);
-    if (json_object_get(in, "kind") != NULL)
-        json_object_set(o, "type", json_object_get(in, "kind"));
+    json_object_set_new(o, "type", json_string(type_name((mode_t)json_integer_value(json_object_get(in, "mode")))));
     json_object_set(o, "mode", json_object_get(in, "permissions"));
     json_object_set(o, "modified_at", modified);
     if (json_object_get(o, "symlink_target") == NULL)
