@@ -30,13 +30,15 @@
 #define KEEPER_MS 60000
 #define READY_MS 30000          /* from the keeper's answer to a running init */
 #define ADOPT_MS 3000           /* a half-built sandbox may become whole for as long as this */
+#define HALF_BUILT_POLL_MS 50
 #define CREATE_MESSAGE_MAX 16384
 
 struct create {
     char sandbox[ID_SIZE];
     struct buf spec;            /* of the entry point */
     struct mon_exec entry;
-    int64_t give_up_ms;
+    int64_t give_up_ms;         /* on remains without a monitor */
+    int64_t start_by_ms;        /* init must be up */
     uint64_t pause_ms;
     bool adopted;               /* the keeper had it already */
     bool rebuilt;               /* remains of it were removed once */
@@ -118,15 +120,42 @@ static void reply(struct op *op, const struct sandbox_record *r)
     op_reply(op, &sb.base);
 }
 
-static void look(void *arg);
+/*
+ * The keeper has the sandbox and there is no monitor to talk to: the keeper is still at it, or died over
+ * it. True if we go on: look again, or, when that has gone on for too long, remove what there is and make
+ * it anew, once.
+ */
+static bool is_half_built(struct op *op)
+{
+    struct create *c = op->state;
+
+    if (!c->adopted)
+        return false;
+    if (clock_boot_ms() < c->give_up_ms) {
+        loop_timer_set(c->again, HALF_BUILT_POLL_MS);
+        return true;
+    }
+    if (c->rebuilt)
+        return false;
+    c->rebuilt = true;
+    remove_remains(op);
+    return true;
+}
+
+static bool is_absent(const struct err *e)
+{
+    return e->code == ERR_UNAVAILABLE || e->code == ERR_NOT_FOUND;
+}
 
 static void on_status(void *arg, const struct sandbox_record *r, const struct err *e)
 {
     struct op *op = arg;
     struct create *c = op->state;
-    bool late = clock_boot_ms() >= c->give_up_ms;
     struct err failure;
 
+    /* Without a monitor there is no time of creation. */
+    if ((e != NULL ? is_absent(e) : r->created_ms == 0) && is_half_built(op))
+        return;
     if (e != NULL) {
         op_fail(op, e);         /* it may be fine: the client asks again */
         return;
@@ -141,7 +170,7 @@ static void on_status(void *arg, const struct sandbox_record *r, const struct er
         reply(op, r);
         return;
     }
-    if (late) {
+    if (clock_boot_ms() >= c->start_by_ms) {
         err_set(&failure, ERR_TIMEOUT, "the sandbox did not come up in time");
         fail_create(op, &failure);
         return;
@@ -158,26 +187,14 @@ static void look(void *arg)
     query_sandbox(op->node, &op->q[0], c->sandbox, 0, on_status, op);
 }
 
-static void start_entry(void *arg);
-
 static void on_entry(void *arg, const struct exec_record *r, const struct err *e)
 {
     struct op *op = arg;
     struct create *c = op->state;
     struct err failure;
 
-    if (e != NULL && e->code == ERR_UNAVAILABLE && c->adopted) {
-        /* No monitor and no record: the keeper is at it, or died over it. */
-        if (clock_boot_ms() < c->give_up_ms) {
-            loop_timer_set(c->again, 50);
-            return;
-        }
-        if (!c->rebuilt) {
-            c->rebuilt = true;
-            remove_remains(op);
-            return;
-        }
-    }
+    if (e != NULL && is_absent(e) && is_half_built(op))
+        return;
     if (e != NULL && e->code == ERR_GONE && c->adopted) {
         look(op);               /* it has lived and ended: that is the answer */
         return;
@@ -206,37 +223,13 @@ static void start_entry(void *arg)
     query_start(op->node, &op->q[0], c->sandbox, &c->entry, on_entry, op);
 }
 
-/* Without an entry point: a sandbox that is there already is looked at as often. */
-static void adopt_idle(void *arg);
-
-static void on_idle_status(void *arg, const struct sandbox_record *r, const struct err *e)
-{
-    struct op *op = arg;
-    struct create *c = op->state;
-
-    if (e != NULL || r->state != SB_STARTING || clock_boot_ms() < c->give_up_ms || c->rebuilt) {
-        on_status(op, r, e);
-        return;
-    }
-    c->rebuilt = true;
-    remove_remains(op);
-}
-
-static void adopt_idle(void *arg)
-{
-    struct op *op = arg;
-    struct create *c = op->state;
-
-    query_sandbox(op->node, &op->q[0], c->sandbox, 0, on_idle_status, op);
-}
-
 static void bring_up(struct op *op)
 {
     struct create *c = op->state;
-    bool has_entry = request(op)->entry != NULL;
-    loop_timer_cb step = has_entry ? start_entry : c->adopted ? adopt_idle : look;
+    loop_timer_cb step = request(op)->entry != NULL ? start_entry : look;
 
-    c->give_up_ms = clock_boot_ms() + (c->adopted && !c->rebuilt ? ADOPT_MS : READY_MS);
+    c->give_up_ms = clock_boot_ms() + ADOPT_MS;
+    c->start_by_ms = clock_boot_ms() + READY_MS;
     c->pause_ms = 1;
     loop_timer_free(c->again);
     c->again = loop_timer_new(op->node->loop, step, op);

@@ -280,7 +280,8 @@ static void connect_link(struct link *l)
         use_connection(l, fd);
         return;
     }
-    if (rc == -ENOENT || rc == -ECONNREFUSED || rc == -ENOTDIR) {
+    /* EACCES: a run directory that the keeper has not handed to us yet. */
+    if (rc == -ENOENT || rc == -ECONNREFUSED || rc == -EACCES) {
         end_all(l, MONITOR_GONE, NULL);
         return;
     }
@@ -292,8 +293,6 @@ static void connect_link(struct link *l)
     }
     l->connect_since_ms = 0;
     err_sys(&e, -rc, "reach the monitor of %s", l->sandbox);
-    if (e.code == ERR_DENIED)
-        e.code = ERR_INTERNAL;      /* the client is not at fault */
     end_all(l, MONITOR_ERROR, &e);
 }
 

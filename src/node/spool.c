@@ -73,10 +73,16 @@ int spool_sandbox(int run_fd, const char *sandbox, struct sandbox_record *ret, s
 
     if (dir == -ENOENT)
         return err_set(e, ERR_NOT_FOUND, "no sandbox %s on this node", sandbox);
-    if (dir < 0) {
+    if (dir < 0 && dir != -EACCES) {
         err_sys(e, -dir, "open the run directory of %s", sandbox);
         e->code = ERR_INTERNAL;
         return -1;
+    }
+    /* Not handed to us yet: the keeper has only just made it. */
+    if (dir == -EACCES) {
+        *ret = (struct sandbox_record){.state = SB_STARTING};
+        (void)snprintf(ret->sandbox, sizeof ret->sandbox, "%s", sandbox);
+        return 0;
     }
     if (read_record(dir, "exit", ret) == 0)
         return 0;

@@ -447,6 +447,25 @@ def test_monitor_is_killed(node, layers):
         fails("sandbox_ended", sb.start, ["/bin/true"])
 
 
+def test_remains_are_replaced(node, layers, daemon):
+    """What a creation left half done is no obstacle to the next, and can be destroyed."""
+    def create(sandbox_id, **more):
+        assert node.Create(sandbox_id=sandbox_id, layers=layers, **more).state == RUNNING
+        node.Destroy(sandbox_id=sandbox_id)
+
+    for more in ({}, {"entry": {"argv": [b"/bin/sleep", b"1000"]}}):
+        only_directory = new_id()
+        (daemon.data_dir / "run" / only_directory).mkdir(mode=0o750)
+        assert only_directory in [s.sandbox_id for s in node.List().sandboxes]
+        fails("unavailable", node.Terminate, sandbox_id=only_directory)
+        create(only_directory, **more)
+    only_defaults = new_id()
+    (daemon.data_dir / "node" / only_defaults).write_bytes(b"QSD1")
+    assert [s.state for s in node.List().sandboxes if s.sandbox_id == only_defaults] == [ENDED]
+    node.Destroy(sandbox_id=only_defaults)
+    assert only_defaults not in [s.sandbox_id for s in node.List().sandboxes]
+
+
 def test_hung_monitor(node, layers):
     """One monitor that does not answer hides nothing of the others, and holds nobody for long."""
     with NodeSandbox(node, layers) as hung, NodeSandbox(node, layers) as well:
