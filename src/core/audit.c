@@ -11,6 +11,7 @@
 
 #define BATCH 256
 #define FLUSH_MS 500
+#define ANONYMOUS_PER_S 20
 
 void audit_flush(struct core *c)
 {
@@ -38,8 +39,23 @@ static void on_timer(void *arg)
     audit_flush(arg);
 }
 
+static bool is_too_many(struct core *c, const struct audit_row *r)
+{
+    int64_t second = r->at_ms / 1000;
+
+    if (r->token[0] != '\0')
+        return false;
+    if (second != c->anonymous_second) {
+        c->anonymous_second = second;
+        c->anonymous = 0;
+    }
+    return ++c->anonymous > ANONYMOUS_PER_S;
+}
+
 void audit_add(struct core *c, const struct audit_row *r)
 {
+    if (is_too_many(c, r))
+        return;
     if (c->naudit == BATCH)
         audit_flush(c);
     if (c->naudit == 0)

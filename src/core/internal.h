@@ -42,6 +42,8 @@ struct core {
     struct audit_row *audit;            /* waiting for the next flush; owned */
     size_t naudit;
     uint64_t audit_lost;
+    int64_t anonymous_second;           /* lines of calls without a token in this second */
+    unsigned anonymous;
     struct loop_timer *audit_timer;
 };
 

@@ -17,8 +17,10 @@
 #define POLL_MS 500
 #define POLL_PER_BOX 4                  /* boxes that make the pause a millisecond longer */
 #define SWEEP_MS 1000
-#define EXPIRE_MS (3600LL * 1000)
+#define EXPIRE_MS (600LL * 1000)
 #define AUDIT_KEEP_MS (30LL * 24 * 3600 * 1000)
+#define AUDIT_KEEP 1000000
+#define AUDIT_BATCH 2000
 #define IDEM_KEEP_MS (24LL * 3600 * 1000)
 #define FULL_MS 60000
 #define FRESH_MS 100                    /* a look this young is good enough for a list */
@@ -349,6 +351,17 @@ static void expire(void *ctx, const struct sandbox_row *row)
     (*next)++;
 }
 
+static void expire_lines(struct core *c, int64_t now)
+{
+    struct err e;
+    bool is_more = false;
+
+    if (store_audit_expire(c->store, now - AUDIT_KEEP_MS, AUDIT_KEEP, AUDIT_BATCH, &is_more, &e) < 0
+        || store_idem_expire(c->store, now - IDEM_KEEP_MS, &e) < 0)
+        log_error("sweep", "cause=\"%s\"", e.message);
+    c->next_expire_ms = is_more ? 0 : clock_boot_ms() + EXPIRE_MS;
+}
+
 static void sweep(void *arg)
 {
     enum { BATCH = 64 };
@@ -366,11 +379,8 @@ static void sweep(void *arg)
         else
             life_remove(c, life_box(c, *id), NULL, NULL);
     }
-    if (clock_boot_ms() >= c->next_expire_ms) {
-        c->next_expire_ms = clock_boot_ms() + EXPIRE_MS;
-        if (store_audit_expire(c->store, now - AUDIT_KEEP_MS, &e) < 0 || store_idem_expire(c->store, now - IDEM_KEEP_MS, &e) < 0)
-            log_error("sweep", "cause=\"%s\"", e.message);
-    }
+    if (clock_boot_ms() >= c->next_expire_ms)
+        expire_lines(c, now);
     images_sweep(c);
     loop_timer_set(c->sweep_timer, SWEEP_MS);
 }

@@ -49,12 +49,19 @@ int store_audit_list(struct store *s, int64_t before_seq, size_t limit, store_au
     return r;
 }
 
-int store_audit_expire(struct store *s, int64_t before_ms, struct err *e)
+int store_audit_expire(struct store *s, int64_t before_ms, int64_t keep, int64_t limit, bool *ret_more, struct err *e)
 {
-    sqlite3_stmt *st = db_stmt(s, "DELETE FROM audit WHERE at_ms < ?1", e);
+    static const char sql[] = "DELETE FROM audit WHERE seq IN (SELECT seq FROM audit"
+                              " WHERE at_ms < ?1 OR seq <= (SELECT max(seq) FROM audit) - ?2 ORDER BY seq LIMIT ?3)";
+    sqlite3_stmt *st = db_stmt(s, sql, e);
 
     if (st == NULL)
         return -1;
     db_bind_int(st, 1, before_ms);
-    return db_run(s, st, e);
+    db_bind_int(st, 2, keep);
+    db_bind_int(st, 3, limit);
+    if (db_run(s, st, e) < 0)
+        return -1;
+    *ret_more = db_changes(s) == limit;
+    return 0;
 }

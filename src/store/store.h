@@ -208,6 +208,8 @@ int store_audit_insert(struct store *s, const struct audit_row *r, struct err *e
 typedef void (*store_audit_fn)(void *ctx, const struct audit_row *r);
 /* Newest first; before_seq 0 = from the newest. */
 int store_audit_list(struct store *s, int64_t before_seq, size_t limit, store_audit_fn fn, void *ctx, struct err *e);
-int store_audit_expire(struct store *s, int64_t before_ms, struct err *e);
+/* Removes lines from before `before_ms` and those beyond the newest `keep`; at most `limit` in one go, so that nobody waits
+ * long. *ret_more tells whether there are more. */
+int store_audit_expire(struct store *s, int64_t before_ms, int64_t keep, int64_t limit, bool *ret_more, struct err *e);
 
 #endif

@@ -801,6 +801,21 @@ static void test_audit_lines_are_written_soon(void **state)
     assert_true(wait_for(has_three_lines, NULL, 1000));
 }
 
+static void test_anonymous_calls_leave_few_lines(void **state)
+{
+    open_core();
+    struct audit_row anonymous = {.at_ms = 1000, .method = "GET"}, known = {.at_ms = 1000, .token = "tk-1", .method = "GET"};
+    struct err e;
+    unsigned n = 0;
+
+    for (int i = 0; i < 300; i++)
+        audit_add(core, &anonymous);
+    audit_add(core, &known);
+    audit_flush(core);
+    assert_int_equal(store_audit_list(store, 0, 1000, count_audit, &n, &e), 0);
+    assert_int_equal(n, 21);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -830,6 +845,7 @@ int main(void)
         TEST(test_tokens),
         TEST(test_the_admin_token_is_written_once),
         TEST(test_audit_lines_are_written_soon),
+        TEST(test_anonymous_calls_leave_few_lines),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -391,6 +391,37 @@ static void test_idempotency_keys_and_tokens(void **state)
     store_close(s);
 }
 
+static void see_line(void *ctx, const struct audit_row *r)
+{
+    int64_t *seen = ctx;
+
+    seen[0]++;
+    if (seen[1] == 0)
+        seen[1] = r->at_ms;
+}
+
+static void test_audit_lines_expire_by_age_and_number(void **state)
+{
+    struct store *s = open_store();
+    struct err e = {0};
+    bool is_more;
+
+    for (int64_t i = 1; i <= 10; i++) {
+        struct audit_row r = {.at_ms = i, .method = "GET"};
+        assert_int_equal(store_audit_insert(s, &r, &e), 0);
+    }
+    assert_int_equal(store_audit_expire(s, 4, 100, 2, &is_more, &e), 0);    /* 3 are too old, 2 go now */
+    assert_true(is_more);
+    assert_int_equal(store_audit_expire(s, 4, 100, 2, &is_more, &e), 0);
+    assert_false(is_more);
+    assert_int_equal(store_audit_expire(s, 0, 5, 100, &is_more, &e), 0);
+    int64_t seen[2] = {0};
+    assert_int_equal(store_audit_list(s, 0, 100, see_line, seen, &e), 0);
+    assert_int_equal(seen[0], 5);
+    assert_int_equal(seen[1], 10);
+    store_close(s);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
 
 int main(void)
@@ -406,6 +437,7 @@ int main(void)
         TEST(test_records_expire),
         TEST(test_images_and_their_garbage),
         TEST(test_idempotency_keys_and_tokens),
+        TEST(test_audit_lines_expire_by_age_and_number),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

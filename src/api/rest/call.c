@@ -94,7 +94,7 @@ static void write_audit(struct call_impl *ci, int status)
     (void)snprintf(r.method, sizeof r.method, "%s", ci->rq.method);
     (void)snprintf(r.path, sizeof r.path, "%s", ci->rq.path);
     (void)snprintf(r.op, sizeof r.op, "%s", ci->pub.op != NULL ? ci->pub.op->id : "");
-    (void)snprintf(r.target, sizeof r.target, "%s", ci->nparams > 0 ? ci->params[0].value : "");
+    (void)snprintf(r.target, sizeof r.target, "%s", ci->target[0] != '\0' ? ci->target : ci->nparams > 0 ? ci->params[0].value : "");
     (void)snprintf(r.request_id, sizeof r.request_id, "%s", ci->request_id);
     audit_add(ci->pub.core, &r);
 }
@@ -246,6 +246,11 @@ void call_add_header(struct call *c, const char *name, const char *value)
 {
     IMPL(c)->extra_name = name;
     IMPL(c)->extra_value = value;
+}
+
+void call_set_target(struct call *c, const char *id)
+{
+    (void)snprintf(IMPL(c)->target, sizeof IMPL(c)->target, "%s", id);
 }
 
 size_t call_headers(const struct call *c, struct http_header *out)

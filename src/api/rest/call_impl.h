@@ -29,6 +29,7 @@ struct call_impl {
     bool is_collecting;             /* ... which is the case now */
     bool is_answered;
     const char *extra_name, *extra_value;
+    char target[LIMIT_ID];          /* what the call made, "" = the first parameter of the path */
     char allow[64];                 /* for the Allow header of 405, "" = none */
     int64_t started_ms;             /* CLOCK_BOOTTIME */
 };

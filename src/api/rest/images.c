@@ -94,10 +94,12 @@ static void on_imported(void *ctx, const struct image_row *image, const struct e
 
     give_credit(c, u);              /* what is left of the body is dropped */
     free(u);
-    if (e != NULL)
+    if (e != NULL) {
         call_fail(c, e);
-    else
-        call_reply(c, 201, image_json(image));
+        return;
+    }
+    call_set_target(c, image->id);
+    call_reply(c, 201, image_json(image));
 }
 
 static const struct image_import_ops import_ops = {.on_writable = on_writable, .done = on_imported};

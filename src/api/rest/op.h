@@ -118,6 +118,9 @@ int call_idem_key(struct call *c, const char **ret_key, uint8_t ret_hash[32], st
 /* One more header of the answer ("idempotency-replayed", "true"); both texts must be constants. At most one. */
 void call_add_header(struct call *c, const char *name, const char *value);
 
+/* The object that the call made, for its audit line; otherwise the first id of the path is it. */
+void call_set_target(struct call *c, const char *id);
+
 /* Answers; exactly one ends the call, also after the client has gone (audit line; the call is freed once its stream has
  * closed, maybe at once: do not touch it afterwards). `body` is consumed. */
 void call_reply(struct call *c, int status, json_t *body);

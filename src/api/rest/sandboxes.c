@@ -42,6 +42,7 @@ static void on_created(void *ctx, const struct sandbox *sb, const struct err *e)
         call_fail(c, e);
         return;
     }
+    call_set_target(c, sb->row->id);
     if (sb->is_replay)
         call_add_header(c, "idempotency-replayed", "true");
     call_reply(c, sb->is_existing ? 200 : 201, sandbox_json(sb));

@@ -79,6 +79,7 @@ static void create(struct call *c)
     }
     json_t *o = token_json(t.id, t.name, t.scopes, t.created_ms, t.expires_ms);
     (void)json_object_set_new(o, "secret", json_string(secret));
+    call_set_target(c, t.id);
     call_reply(c, 201, o);
 }
 
