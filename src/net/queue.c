@@ -8,7 +8,28 @@
 #include "base/mem.h"
 
 /* An empty queue keeps this much, so that ten thousand idle connections cost little. */
-#define QUEUE_KEEP (32 * 1024)
+#define QUEUE_KEEP ((size_t)32 * 1024)
+/* A queue that outgrows it gets a block of this size at once: bodies fill and drain such queues all the time, and growing
+ * by steps from fresh memory cost more than all else in a download. Drained blocks are kept for the next queue. */
+#define BLOCK_SIZE ((size_t)512 * 1024)
+#define BLOCKS_KEPT 16
+
+/* One loop, one thread a process. */
+static uint8_t *kept[BLOCKS_KEPT];
+static unsigned nkept;
+
+static uint8_t *get_mem(size_t size)
+{
+    return size == BLOCK_SIZE && nkept > 0 ? kept[--nkept] : mem_alloc(size);
+}
+
+static void put_mem(uint8_t *mem, size_t size)
+{
+    if (size == BLOCK_SIZE && nkept < BLOCKS_KEPT)
+        kept[nkept++] = mem;
+    else
+        free(mem);
+}
 
 uint8_t *queue_reserve(struct queue *q, size_t n)
 {
@@ -22,10 +43,12 @@ uint8_t *queue_reserve(struct queue *q, size_t n)
         size_t size = q->size > 0 ? q->size : 256;
         while (size - len < n)
             size *= 2;
-        uint8_t *mem = mem_alloc(size);
+        if (size > QUEUE_KEEP && size < BLOCK_SIZE)
+            size = BLOCK_SIZE;
+        uint8_t *mem = get_mem(size);
         if (len > 0)
             memcpy(mem, q->mem + q->start, len);
-        free(q->mem);
+        put_mem(q->mem, q->size);
         q->mem = mem;
         q->size = size;
     }
@@ -59,6 +82,6 @@ void queue_drop(struct queue *q, size_t n)
 
 void queue_done(struct queue *q)
 {
-    free(q->mem);
+    put_mem(q->mem, q->size);
     *q = (struct queue){0};
 }
