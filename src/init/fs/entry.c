@@ -148,7 +148,10 @@ void entry_print(struct out *o, int dirfd, const char *name, const struct stat *
     field(o, "uid", st->st_uid);
     field(o, "gid", st->st_gid);
     field(o, "nlink", st->st_nlink);
-    field(o, "ino", st->st_ino);
+    /* As text: overlay's numbers (xino) use the top bit, which JSON's readers do not all take. */
+    out_text(o, ",\"ino\":\"");
+    out_u64(o, st->st_ino);
+    out_text(o, "\"");
     out_text(o, ",\"modified_time\":");
     time_print(o, &st->st_mtim);
     if (S_ISLNK(st->st_mode)) {
