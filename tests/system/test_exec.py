@@ -678,7 +678,8 @@ def test_stdin_survives_a_node_that_dies(make_daemon):
     d = make_daemon(supervised=True)
     data = os.urandom(1 << 20)
     with d.api.sandbox() as sb:
-        i = start(d.api, sb, ["sh", "-c", "while head -c 65536 | tee -a /tmp/got | grep -q ''; do sleep 0.02; done"], stdin=True)
+        program = "import os,time\nf=open('/tmp/got','wb')\nwhile b:=os.read(0,65536):\n f.write(b)\n time.sleep(0.02)"
+        i = start(d.api, sb, ["python3", "-c", program], stdin=True)
         done = []
         t = threading.Thread(target=lambda: done.append(
             d.api.post(url(sb, i, "/stdin"), params={"offset": 0, "eof": "true"}, content=data * 4, timeout=60)))
