@@ -4,11 +4,12 @@
  * More streams than the server allows on one connection open another one, so that a thousand waiting calls do not hold
  * up the next.
  */
+#include "http/client.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "http/client.h"
 #include "http/h2.h"
 #include "net/addr.h"
 

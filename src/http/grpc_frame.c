@@ -68,7 +68,7 @@ enum grpc_frame_result grpc_frames_feed(struct grpc_frames *f, const uint8_t *p,
         *ret_free += over_hold(f->have, len);
         if (f->have == 0 && len == f->size) {
             clear(f);
-            if (!cb(arg, p != NULL ? p : (const uint8_t *)"", len))
+            if (!cb(arg, p, len))
                 return GRPC_FRAME_STOPPED;
         } else {
             keep(f, p, len);

@@ -269,7 +269,10 @@ void http_server_free(struct http_server *s)
         net_listener_free(s->listeners[i]);
     while (s->conns != NULL) {
         struct server_conn *sc = s->conns;
-        unlink_conn(sc);
+        s->conns = sc->next;
+        if (sc->next != NULL)
+            sc->next->prev = NULL;
+        sc->server = NULL;
         drop(sc);
     }
     loop_timer_free(s->sweep);

@@ -172,12 +172,15 @@ struct loop *loop_new(void)
 
 static void drop_jobs(struct loop_job *queue)
 {
-    while (!list_is_empty(queue)) {
-        struct loop_job *j = queue->next;
-        loop_job_cancel(j);
+    struct loop_job *next;
+
+    for (struct loop_job *j = queue->next; j != queue; j = next) {
+        next = j->next;
+        j->prev = j->next = NULL;
         if (j->cb == on_deferred)
             free(j->arg);
     }
+    list_init(queue);
 }
 
 void loop_free(struct loop *l)

@@ -409,17 +409,16 @@ static void linger(struct net_conn *c)
     loop_timer_set(c->timer, LINGER_MS);
 }
 
+/* Sends what there is. The caller has entered. */
 static void flush(struct net_conn *c)
 {
-    bool sent = false, all = true;
+    bool sent = false, all = true, is_done = false;
 
     if (c->state == CONNECTING || c->state >= LINGERING)
         return;
-    enter(c);
     if (c->write_failed) {
         if (c->state == FINISHING)
             end(c, EPIPE);
-        leave(c);
         return;
     }
     for (int round = 0; round < SEND_ROUNDS; round++) {
@@ -434,7 +433,8 @@ static void flush(struct net_conn *c)
             break;
         }
         struct queue *q = c->ssl != NULL ? &c->wire : &c->out;
-        if (queue_len(q) == 0)
+        is_done = queue_len(q) == 0;    /* or TLS is not ready for more */
+        if (is_done)
             break;
         all = send_queue(c, q, &sent);
         if (!all)
@@ -443,7 +443,7 @@ static void flush(struct net_conn *c)
     if (!c->is_freed && c->state != ENDED) {
         if (all) {
             arm_write(c, false);
-            if (net_conn_queued(c) > 0)     /* there is more: after the others had their turn */
+            if (!is_done)       /* there may be more: after the others had their turn */
                 loop_job_late(c->loop, &c->flush_job);
         }
         if (sent && c->state == FINISHING)
@@ -453,15 +453,17 @@ static void flush(struct net_conn *c)
         if (!c->is_freed && c->state == FINISHING && net_conn_queued(c) == 0)
             linger(c);
     }
-    leave(c);
 }
 
 static void on_flush_job(void *arg)
 {
     struct net_conn *c = arg;
 
-    if (!c->wr_armed)
-        flush(c);
+    if (c->wr_armed)
+        return;
+    enter(c);
+    flush(c);
+    leave(c);
 }
 
 static void on_write_event(evutil_socket_t fd, short what, void *arg)

@@ -46,7 +46,7 @@ uint8_t *queue_reserve(struct queue *q, size_t n)
         if (size > QUEUE_KEEP && size < BLOCK_SIZE)
             size = BLOCK_SIZE;
         uint8_t *mem = get_mem(size);
-        if (len > 0)
+        if (q->mem != NULL)
             memcpy(mem, q->mem + q->start, len);
         put_mem(q->mem, q->size);
         q->mem = mem;
