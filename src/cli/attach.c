@@ -315,7 +315,7 @@ static void read_stdin(struct session *s)
 /* Sends the operator's signal to the command; the second time, or without a command, we leave. */
 static bool pass_signal(struct session *s, int sig)
 {
-    if (s->a == NULL || s->interrupted || s->a->tty)
+    if (s->a == NULL || s->interrupted || (s->a->tty && s->a->use_stdin))
         return false;
     s->interrupted = true;
     auto_free char *path = mem_printf("%s/signal", s->a->base);
@@ -459,7 +459,7 @@ int attach_run(struct client *cl, const struct attach *a, json_t **ret_exec, int
     *ret_exec = NULL;
     *ret_signal = 0;
     attach_catch_signals();
-    if (a->tty && a->use_stdin && term_raw(e) < 0)
+    if (a->tty && term_raw(a->use_stdin, e) < 0)
         return -1;
     session_init(&s, cl);
     s.a = a;

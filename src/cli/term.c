@@ -22,7 +22,7 @@ static bool is_raw;
 static bool is_registered;
 static struct modes modes;
 
-int term_raw(struct err *e)
+int term_raw(bool input, struct err *e)
 {
     struct termios t;
 
@@ -34,7 +34,10 @@ int term_raw(struct err *e)
         return err_set(e, ERR_INTERNAL, "cannot register the way back of the terminal");
     is_registered = true;
     t = saved;
-    cfmakeraw(&t);
+    if (input)
+        cfmakeraw(&t);
+    else
+        t.c_oflag &= ~(tcflag_t)OPOST;
     if (tcsetattr(STDIN_FILENO, TCSADRAIN, &t) < 0)
         return err_sys(e, errno, "set the terminal to raw");
     is_raw = true;

@@ -13,7 +13,9 @@
 
 #include "base/err.h"
 
-int term_raw(struct err *e);        /* stdin's terminal; nothing when stdin is none */
+/* Stdin's terminal; nothing when stdin is none. Without `input` only output is passed as it is (the sandbox's terminal has
+ * made lines of it already), and keys like Ctrl-C mean what they mean here. */
+int term_raw(bool input, struct err *e);
 void term_restore(void);            /* again and again is fine */
 /* Output of the sandboxed program on its way to the terminal. */
 void term_output(const void *p, size_t n);
