@@ -95,6 +95,7 @@ class Daemon:
         self.log = self.home / "log"
         self.config = self.home / "quicksand.conf"
         self.port = free_port()
+        self.router_port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.cgroup = self.home.name
         settings = {
@@ -102,6 +103,7 @@ class Daemon:
             "run_dir": self.run_dir,
             "lib_dir": self.lib_dir,
             "listen": f"127.0.0.1:{self.port}",
+            "router_listen": f"127.0.0.1:{self.router_port}",
             "cgroup_name": self.cgroup,
             "id_base_range": random.randrange(200, 12000),
             "trees_bytes": 16 << 30,
