@@ -5,6 +5,7 @@
  */
 #include "http/h2_head.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -19,6 +20,7 @@ void head_clear(struct h2_head *hd)
     hd->len = 1;                /* offset 0 means absent */
     hd->total = 0;
     hd->n = 0;
+    hd->ncookies = 0;
     hd->is_over = false;
     hd->status = 0;
     hd->method = hd->path = hd->authority = 0;
@@ -75,13 +77,44 @@ void head_add(struct h2_head *hd, const uint8_t *name, size_t name_len, const ui
         hd->is_over = true;
         return;
     }
+    hd->ncookies += is(name, name_len, "cookie");
     hd->at[hd->n].name = keep(hd, name, name_len);
     hd->at[hd->n].value = keep(hd, value, value_len);
     hd->n++;
 }
 
+/* HTTP/2 may send a cookie field in pieces; handlers see one (RFC 9113, 8.2.3). */
+static void join_cookies(struct h2_head *hd)
+{
+    size_t size = 0, first = hd->n, kept = 0;
+
+    for (size_t i = 0; i < hd->n; i++) {
+        if (strcmp(hd->mem + hd->at[i].name, "cookie") != 0)
+            continue;
+        if (first == hd->n)
+            first = i;
+        size += strlen(hd->mem + hd->at[i].value) + 2;
+    }
+    auto_free char *joined = mem_alloc(size + 1);
+    size_t len = 0;
+    for (size_t i = 0; i < hd->n; i++) {
+        const char *value = hd->mem + hd->at[i].value;
+        if (strcmp(hd->mem + hd->at[i].name, "cookie") != 0) {
+            hd->at[kept++] = hd->at[i];
+            continue;
+        }
+        if (i == first)
+            kept++;             /* stays in its place, with the joined value */
+        len += (size_t)snprintf(joined + len, size + 1 - len, "%s%s", len > 0 ? "; " : "", value);
+    }
+    hd->n = kept;
+    hd->at[first].value = keep(hd, (const uint8_t *)joined, len);
+}
+
 void head_finish(struct h2_head *hd)
 {
+    if (hd->ncookies > 1)
+        join_cookies(hd);
     for (size_t i = 0; i < hd->n; i++) {
         hd->fields[i].name = hd->mem + hd->at[i].name;
         hd->fields[i].value = hd->mem + hd->at[i].value;

@@ -18,6 +18,7 @@ struct h2_head {
     size_t len, size;
     size_t total;               /* bytes seen, kept or not */
     size_t n;
+    size_t ncookies;
     bool is_over;               /* over a limit: fields are dropped */
     int status;
     uint32_t method, path, authority;   /* offsets into mem, 0 = absent */

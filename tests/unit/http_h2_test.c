@@ -163,6 +163,13 @@ static void on_request(struct http_stream *st, const struct http_request *rq, vo
         http_stream_cancel(st);
         http_stream_cancel(st);
         http_respond_all(st, 200, NULL, "x", 1);
+    } else if (strcmp(rq->path, "/cookie") == 0) {
+        assert_string_equal(rq->headers[0].name, "x");
+        assert_string_equal(rq->headers[1].name, "cookie");
+        assert_string_equal(rq->headers[1].value, "a=1; b=2; c");
+        assert_string_equal(rq->headers[2].name, "y");
+        assert_int_equal(rq->nheaders, 3);
+        http_respond_all(st, 200, NULL, "x", 1);
     } else if (strcmp(rq->path, "/die") == 0) {
         http_server_free(server);
         server = NULL;
@@ -406,6 +413,18 @@ static void test_limits_of_heads(void **state)
     assert_int_equal(closed_on_server, 0);      /* the handler saw neither */
 }
 
+static void test_cookies_are_joined(void **state)
+{
+    static const struct http_header h[] = {
+        {"x", "1"}, {"cookie", "a=1"}, {"y", "2"}, {"cookie", "b=2"}, {"cookie", "c"}};
+    struct side s = {0};
+
+    waiting = 1;
+    s.st = http_client_request(client, "GET", "/cookie", h, array_len(h), false, &client_any_ops, &s);
+    fixture_run();
+    assert_int_equal(s.status, 200);
+}
+
 static void test_strange_paths(void **state)
 {
     struct side s = {0}, t = {0}, u = {0};
@@ -535,6 +554,7 @@ int main(void)
         TEST(test_cancel_by_server),
         TEST(test_cancel_in_the_middle),
         TEST(test_limits_of_heads),
+        TEST(test_cookies_are_joined),
         TEST(test_strange_paths),
         TEST(test_no_server_then_reconnect),
         TEST(test_server_goes_away),
