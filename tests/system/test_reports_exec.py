@@ -67,7 +67,8 @@ def test_ur028_bad_environment_is_refused(api, name, value):
 
 def test_ur028_a_nul_in_a_name_is_not_taken(api):
     with api.sandbox() as sb:
-        error(launch(api, sb, ["true"], env={"A\0": "x"}), 400, "malformed_request")
+        body = error(launch(api, sb, ["true"], env={"A\0": "x"}), 400, "invalid_argument")
+        assert body["param"] == "env"
 
 
 def test_ur030_here_documents(api):
