@@ -9,12 +9,14 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "init/init.h"
@@ -33,12 +35,13 @@ int fault_set(struct fault *f, const char *step)
 
 static int process_prepare(struct fault *f)
 {
-    struct sigaction dfl = {.sa_handler = SIG_DFL};
+    static const uint64_t dfl[4];               /* the kernel's struct: SIG_DFL, no flags, no restorer, no mask */
     sigset_t set;
 
-    /* What the keeper ignored would stay ignored in every command. */
+    /* What the keeper ignored would stay ignored in every command. The system call itself, because the C library will not
+     * touch its own signals, and whoever is started by posix_spawn (from make, say) has those ignored. */
     for (int sig = 1; sig < 65; sig++)
-        (void)sigaction(sig, &dfl, NULL);       /* KILL, STOP and libc's own refuse; they are default */
+        (void)syscall(SYS_rt_sigaction, sig, dfl, NULL, sizeof dfl[3]);     /* KILL and STOP refuse; they are default */
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
     if (sigprocmask(SIG_SETMASK, &set, NULL) < 0)

@@ -32,6 +32,11 @@ def make_dir(prefix):
     return pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=TEST_DIR))
 
 
+def group_name(home):
+    """A control group's name tells the run that made it."""
+    return f"{os.path.basename(TEST_DIR)}-{home.name}"
+
+
 def build_dir():
     for name in (os.environ.get("QUICKSAND_BUILD"), ROOT / "build-asan", ROOT / "build"):
         if name and (pathlib.Path(name) / "build.ninja").exists():
@@ -97,7 +102,7 @@ class Daemon:
         self.port = free_port()
         self.router_port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.cgroup = self.home.name
+        self.cgroup = group_name(self.home)
         settings = {
             "data_dir": self.data_dir,
             "run_dir": self.run_dir,

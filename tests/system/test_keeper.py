@@ -85,7 +85,7 @@ class Rig:
         subprocess.run(["cc", "-O1", "-o", self.lib / "quicksand-control", self.home / "stand-in.c"], check=True)
         for role in ROLES[1:]:
             shutil.copy(self.lib / "quicksand-control", self.lib / f"quicksand-{role}")
-        self.cgroup = self.home.name
+        self.cgroup = qsdaemon.group_name(self.home)
         self.base = random.randrange(20000, 40000)
         settings = {"data_dir": self.data, "run_dir": self.run, "lib_dir": self.lib, "cgroup_name": self.cgroup,
                     "id_base_range": self.base, "trees_bytes": 4 << 30, "pool_size": 3, "user_control": 64990,
