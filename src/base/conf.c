@@ -33,7 +33,7 @@ static const struct key keys[] = {
     TEXT_KEY(listen),       TEXT_KEY(tls_cert),     TEXT_KEY(tls_key),
     TEXT_KEY(user_control), TEXT_KEY(user_node),    TEXT_KEY(user_egress),
     TEXT_KEY(user_image),   TEXT_KEY(cgroup_name),  TEXT_KEY(log_level),
-    TEXT_KEY(router_listen),
+    TEXT_KEY(router_listen), TEXT_KEY(router_host),
     U32_KEY(pool_size, 0, 256),
     U32_KEY(max_sandboxes, 1, 20000),
     U64_KEY(trees_bytes, 256ULL << 20, 1ULL << 50),

@@ -21,6 +21,7 @@ struct conf {
     char lib_dir[256];          /* /usr/lib/quicksand: role programs, monitor, init */
     char listen[128];           /* 127.0.0.1:7070 - control's API listener, "" = none */
     char router_listen[128];    /* 127.0.0.1:7071 - node's listener for Modal's command router, "" = none */
+    char router_host[128];      /* host of the router's URL as clients reach it; "" = the host of their own URL */
     char tls_cert[256];         /* PEM files; "" = self-signed, made at first run */
     char tls_key[256];
     char user_control[64];      /* quicksand, or a numeric uid */
