@@ -215,6 +215,7 @@ def test_tls_alpn(server):
                 assert s.recv(4096).endswith(b"hello")
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_tls_names_and_versions(server):
     for name in ("localhost", "127.0.0.1"):
         with context(server).wrap_socket(server.connect(), server_hostname=name) as s:

@@ -3,6 +3,7 @@ Peers that mean harm: floods, bombs, stalls, garbage. The server stays small, ke
 """
 
 import random
+import resource
 import socket
 import struct
 import time
@@ -369,3 +370,32 @@ def test_goaway_at_the_end():
     assert c.status(c.request("/hello")) == 200
     server.stop()
     assert c.until(h2.events.ConnectionTerminated) is not None
+
+
+def test_more_connections_than_allowed():
+    """Over the limit a connection gets an answer and is closed; those that are there are served on."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 20000:
+        pytest.skip("the limit of descriptors is too low")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (20000, hard))
+    server = EchoServer(nofile=20000)
+    sockets = []
+    try:
+        for _ in range(8300):
+            s = socket.socket(socket.AF_UNIX)
+            s.settimeout(20)
+            s.connect(str(server.sock))
+            sockets.append(s)
+        refused = read_all(sockets[-1])
+        assert refused.startswith(b"HTTP/1.1 503 ") and refused.endswith(b"}}")
+        sockets[7].sendall(b"GET /hello HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert sockets[7].recv(4096).endswith(b"hello")
+        for s in sockets[100:]:
+            s.close()
+        server.wait_for(lambda: server.descriptors() < 200)
+        assert server.get("/hello") == (200, b"hello")
+    finally:
+        for s in sockets:
+            s.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    server.stop()
