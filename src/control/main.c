@@ -39,16 +39,6 @@ struct control {
     struct loop_timer *last;
 };
 
-static enum log_level level_of(const char *name)
-{
-    static const char *const names[] = {"error", "warn", "info", "debug"};
-
-    for (size_t i = 0; i < array_len(names); i++)
-        if (strcmp(names[i], name) == 0)
-            return (enum log_level)i;
-    return LOG_L_INFO;
-}
-
 /* By hand it may be started as root; it does not stay that. */
 static int drop_root(const struct conf *c, struct err *e)
 {
@@ -161,7 +151,7 @@ static int run(const char *conf_path, struct err *e)
 
     if (conf_load(&ct.conf, conf_path, false, e) < 0)
         return -1;
-    log_init("control", level_of(ct.conf.log_level));
+    log_init("control", log_level_from_name(ct.conf.log_level));
     if (drop_root(&ct.conf, e) < 0)
         return -1;
     raise_nofile();

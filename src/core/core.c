@@ -52,6 +52,13 @@ void core_free(struct core *c)
     free(c);
 }
 
+void core_log(enum log_level level, const char *event, const char *id, const struct err *e)
+{
+    char cause[512];
+
+    log_write(level, event, "id=%s code=%s cause=%s", id, err_row(e->code)->name, log_escape(e->message, cause, sizeof cause));
+}
+
 struct loop *core_loop(struct core *c)
 {
     return c->loop;

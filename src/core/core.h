@@ -37,7 +37,8 @@ struct store *core_store(struct core *c);
 struct http_client *core_node(struct core *c);      /* for streaming calls: grpc_client_call(core_node(c), ...) */
 
 /* A unary call of quicksand.node.Node. `reply` is NULL when e is not; freed after the callback returns.
- * Transport failures (node restarting) are retried for up to 5 s when `retry` is set: only for idempotent methods. */
+ * Transport failures (node restarting) are retried for 5 s from the first one when `retry` is set: only for idempotent
+ * methods. */
 typedef void (*node_reply_fn)(void *ctx, const ProtobufCMessage *reply, const struct err *e);
 struct node_call;
 struct node_call *node_unary(struct core *c, const char *method, const ProtobufCMessage *request,

@@ -47,5 +47,5 @@ void idem_drop(struct core *c, const char *token_id, const char *key)
     struct err e;
 
     if (store_idem_remove(c->store, token_id, key, &e) < 0)
-        log_warn("idempotency.drop", "cause=\"%s\"", e.message);    /* a repeat will name an object that is not there */
+        core_log(LOG_L_WARN, "idempotency.drop", "-", &e);    /* a repeat will name an object that is not there */
 }

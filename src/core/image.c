@@ -257,9 +257,9 @@ static void on_removed(void *ctx, const ProtobufCMessage *reply, const struct er
 
     c->removing[0] = '\0';
     if (e != NULL && e->code != ERR_NOT_FOUND)
-        log_warn("layer.remove", "layer=%s cause=\"%s\"", r->layer, e->message);   /* the sweep tries again */
+        core_log(LOG_L_WARN, "layer.remove", r->layer, e);   /* the sweep tries again */
     else if (store_garbage_remove(c->store, r->layer, &local) < 0)
-        log_warn("layer.remove", "layer=%s cause=\"%s\"", r->layer, local.message);
+        core_log(LOG_L_WARN, "layer.remove", r->layer, &local);
     else
         is_done = true;
     free(r);

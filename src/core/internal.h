@@ -4,6 +4,7 @@
 #ifndef QS_CORE_INTERNAL_H
 #define QS_CORE_INTERNAL_H
 
+#include "base/log.h"
 #include "base/map.h"
 #include "core/core.h"
 #include "node.pb-c.h"
@@ -47,6 +48,8 @@ struct core {
     struct loop_timer *audit_timer;
 };
 
+/* core.c: something failed; the message may hold a peer's text and is escaped. `id` is the object, "-" = none. */
+void core_log(enum log_level level, const char *event, const char *id, const struct err *e);
 /* node_call.c: answers whatever is under way with "stopping"; frees what is left once the connection is gone. */
 void node_calls_fail_all(struct core *c);
 void node_calls_free_all(struct core *c);

@@ -2,7 +2,8 @@
  * node_call.c - unary calls of the node
  *
  * Called by everything in core and by the dialects. A call whose transport failed is repeated with growing pauses when
- * the caller says that repeating is harmless; the deadline of a try starts anew, the time for repeating does not.
+ * the caller says that repeating is harmless. The deadline of a try starts anew; the time for repeating begins with the
+ * first failure.
  */
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +25,7 @@ struct node_call {
     const ProtobufCMessageDescriptor *reply_type;
     uint64_t timeout_ms;
     bool retry;
-    int64_t retry_until_ms;             /* CLOCK_BOOTTIME */
+    int64_t retry_until_ms;             /* CLOCK_BOOTTIME; 0 = it has not failed yet */
     uint64_t pause_ms;
     struct loop_timer *timer;           /* the pause before the next try; NULL when none is wanted */
     struct grpc_call *grpc;             /* the try under way, NULL in a pause */
@@ -93,6 +94,8 @@ static void on_end(struct grpc_call *c, enum grpc_status status, const struct er
         e = &local;
     }
     int64_t now = clock_boot_ms();
+    if (nc->retry_until_ms == 0)
+        nc->retry_until_ms = now + RETRY_FOR_MS;
     if (e->code == ERR_UNAVAILABLE && nc->retry && now < nc->retry_until_ms && !nc->core->is_stopping) {
         loop_timer_set(nc->timer, nc->pause_ms);
         nc->pause_ms = nc->pause_ms * 2 < RETRY_MOST_MS ? nc->pause_ms * 2 : RETRY_MOST_MS;
@@ -140,10 +143,8 @@ struct node_call *node_unary(struct core *c, const char *method, const ProtobufC
     nc->fn = fn;
     nc->ctx = ctx;
     nc->pause_ms = RETRY_FIRST_MS;
-    if (retry) {
-        nc->retry_until_ms = clock_boot_ms() + RETRY_FOR_MS;
+    if (retry)
         nc->timer = loop_timer_new(c->loop, start, nc);
-    }
     start(nc);
     return nc;
 }

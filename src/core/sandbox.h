@@ -54,6 +54,8 @@ struct sandbox_spec {
     bool stdin_open;
     bool tty;
     uint32_t rows, cols;
+    const json_t *probe;            /* {"tcp_port": n} or {"argv": [...]}, with "interval_ms"; NULL = none */
+    const json_t *dialect;          /* what the dialect wants to find again in the row's spec; NULL = nothing */
 };
 
 /* `token_id` made the call; with `key` (NULL = none) a repetition of the same request (hash) finds the same sandbox. */

@@ -86,11 +86,11 @@ static void undo(struct creation *cr, const struct err *e)
     struct err local;
 
     cr->failure = *e;
-    log_warn("sandbox.create", "id=%s cause=\"%s\"", cr->row.id, e->message);
+    core_log(LOG_L_WARN, "sandbox.create", cr->row.id, e);
     if (store_begin(c->store, STORE_FAST, &local) < 0 || store_idem_remove_object(c->store, cr->row.id, &local) < 0
         || life_move(c, &cr->row, STORE_DELETING, &local) < 0 || store_commit(c->store, &local) < 0) {
         store_rollback(c->store);
-        log_error("sandbox.create", "id=%s cause=\"%s\"", cr->row.id, local.message);
+        core_log(LOG_L_ERROR, "sandbox.create", cr->row.id, &local);
     }
     life_remove(c, b, on_cleaned, cr);
 }
@@ -117,7 +117,7 @@ static void on_created(void *ctx, const ProtobufCMessage *reply, const struct er
         return;
     }
     if (life_observe(c, s, &local) < 0)     /* it may have ended already; the poll tries again */
-        log_warn("sandbox.end", "id=%s cause=\"%s\"", cr->row.id, local.message);
+        core_log(LOG_L_WARN, "sandbox.end", cr->row.id, &local);
     char id[ID_SIZE];
     memcpy(id, cr->row.id, sizeof id);
     if (cr->fn != NULL)

@@ -332,7 +332,7 @@ static void on_destroyed(void *ctx, const ProtobufCMessage *reply, const struct 
         log_info("sandbox.removed", "id=%s", r->id);
         life_drop(c, b);
     } else {
-        log_warn("sandbox.remove", "id=%s cause=\"%s\"", r->id, e->message);
+        core_log(LOG_L_WARN, "sandbox.remove", r->id, e);
         b->retry_at_ms = clock_boot_ms() + RETRY_MS;
         life_set_busy(c, b, false);
     }

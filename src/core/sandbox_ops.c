@@ -13,7 +13,7 @@
 #include "json/json.h"
 
 #define ASK_TIMEOUT_MS 10000
-#define WAIT_CHUNK_MS 30000             /* of one Get: a node that restarts costs no more */
+#define WAIT_CHUNK_MS 10000             /* of one Get: repeated for a node that restarted, it waits no longer than this anew */
 #define WAIT_MARGIN_MS 10000            /* the node answers before the call's deadline */
 
 /* --- get ----------------------------------------------------------------------------------------------------------- */

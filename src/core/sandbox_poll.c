@@ -126,7 +126,7 @@ static void on_answer(void *ctx, const ProtobufCMessage *reply, const struct err
     else if (e == NULL)
         r = life_observe(c, s, &local);
     if (r < 0)
-        log_error("sandbox.observe", "id=%s cause=\"%s\"", q->id, local.message);
+        core_log(LOG_L_ERROR, "sandbox.observe", q->id, &local);
     b = life_box(c, q->id);
     if (e == NULL && b != NULL && !c->is_stopping) {
         b->is_update_due = false;       /* if the node still has other times, the next line asks again */
@@ -194,7 +194,7 @@ static void on_orphan_removed(void *ctx, const ProtobufCMessage *reply, const st
     char *id = ctx;
 
     if (e != NULL)
-        log_warn("sandbox.orphan", "id=%s cause=\"%s\"", id, e->message);
+        core_log(LOG_L_WARN, "sandbox.orphan", id, e);
     free(id);
 }
 
@@ -227,10 +227,24 @@ static void see(struct core *c, const struct look *l, const Quicksand__Node__San
     if (b->since_ms >= l->sent_ms)      /* the answer may be older than the state */
         return;
     if (life_observe(c, s, &e) < 0)
-        log_error("sandbox.observe", "id=%s cause=\"%s\"", s->sandbox_id, e.message);
+        core_log(LOG_L_ERROR, "sandbox.observe", s->sandbox_id, &e);
     b = life_box(c, s->sandbox_id);
     if (b != NULL)
         correct(c, b, s);
+}
+
+/* A creation that failed while the store failed too, so that not even that could be written. */
+static void give_up_creation(struct core *c, struct box *b)
+{
+    auto_sandbox_row row = {0};
+    struct err e;
+
+    if (store_sandbox_get(c->store, b->id, &row, &e) < 0 || life_move(c, &row, STORE_DELETING, &e) < 0) {
+        core_log(LOG_L_ERROR, "sandbox.create", b->id, &e);
+        b->retry_at_ms = clock_boot_ms() + RETRY_MS;
+        return;
+    }
+    life_remove(c, b, NULL, NULL);
 }
 
 static void drive(struct core *c)
@@ -245,7 +259,9 @@ static void drive(struct core *c)
         struct box *b = value;
         if (b->is_busy || b->is_asked || now < b->retry_at_ms)
             continue;
-        if (b->state == STORE_DELETING)
+        if (b->state == STORE_CREATING)
+            give_up_creation(c, b);
+        else if (b->state == STORE_DELETING)
             life_remove(c, b, NULL, NULL);
         else if (b->state == STORE_STOPPING && now - b->since_ms > RETRY_MS)
             ask_get(c, b);
@@ -257,7 +273,7 @@ static void drive(struct core *c)
 static void note_node(struct core *c, const struct err *e)
 {
     if (e != NULL && !c->node_is_down)
-        log_warn("node.down", "cause=\"%s\"", e->message);
+        core_log(LOG_L_WARN, "node.down", "-", e);
     else if (e == NULL && c->node_is_down)
         log_info("node.up", "live=%zu", c->live);
     c->node_is_down = e != NULL;
@@ -358,7 +374,7 @@ static void expire_lines(struct core *c, int64_t now)
 
     if (store_audit_expire(c->store, now - AUDIT_KEEP_MS, AUDIT_KEEP, AUDIT_BATCH, &is_more, &e) < 0
         || store_idem_expire(c->store, now - IDEM_KEEP_MS, &e) < 0)
-        log_error("sweep", "cause=\"%s\"", e.message);
+        core_log(LOG_L_ERROR, "sweep", "-", &e);
     c->next_expire_ms = is_more ? 0 : clock_boot_ms() + EXPIRE_MS;
 }
 
@@ -371,11 +387,11 @@ static void sweep(void *arg)
     int64_t now = clock_wall_ms();
 
     if (store_sandbox_expired(c->store, now, BATCH, expire, &end, &e) < 0)
-        log_error("sweep", "cause=\"%s\"", e.message);
+        core_log(LOG_L_ERROR, "sweep", "-", &e);
     for (char (*id)[ID_SIZE] = ids; id < end; id++) {
         auto_sandbox_row row = {0};
         if (store_sandbox_get(c->store, *id, &row, &e) < 0 || life_move(c, &row, STORE_DELETING, &e) < 0)
-            log_error("sweep", "id=%s cause=\"%s\"", *id, e.message);
+            core_log(LOG_L_ERROR, "sweep", *id, &e);
         else
             life_remove(c, life_box(c, *id), NULL, NULL);
     }
@@ -415,7 +431,7 @@ static void finish_creation(struct core *c, struct sandbox_row *row)
     if (row->idem_token[0] != '\0')
         create_resume(c, row);
     else if (life_move(c, row, STORE_DELETING, &e) < 0)
-        log_error("sandbox.recover", "id=%s cause=\"%s\"", row->id, e.message);
+        core_log(LOG_L_ERROR, "sandbox.recover", row->id, &e);
 }
 
 int sandboxes_open(struct core *c, struct err *e)

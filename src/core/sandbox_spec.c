@@ -156,6 +156,10 @@ char *spec_text(const struct sandbox_spec *s, const struct image_row *image, str
     (void)json_object_set_new(o, "tty", json_boolean(s->tty));
     (void)json_object_set_new(o, "rows", json_integer(s->rows));
     (void)json_object_set_new(o, "cols", json_integer(s->cols));
+    if (s->probe != NULL)
+        (void)json_object_set(o, "probe", (json_t *)(uintptr_t)s->probe);
+    if (s->dialect != NULL)
+        (void)json_object_set(o, "dialect", (json_t *)(uintptr_t)s->dialect);
     return js_text(o, false);
 }
 
@@ -166,7 +170,7 @@ struct request_parts {
     json_t *spec, *layers;
     char **env, **layer;
     size_t nenv, nlayers;
-    ProtobufCBinaryData *argv;
+    ProtobufCBinaryData *argv, *probe_argv;
 };
 
 static void parts_done(struct request_parts *p)
@@ -176,6 +180,7 @@ static void parts_done(struct request_parts *p)
     free(p->env);
     free(p->layer);
     free(p->argv);
+    free(p->probe_argv);
     json_decref(p->spec);
     json_decref(p->layers);
 }
@@ -197,16 +202,36 @@ static void fill_env(struct request_parts *p, Quicksand__Node__Defaults *d)
     d->n_env = p->nenv;
 }
 
-static void fill_command(struct request_parts *p, const json_t *command, Quicksand__Node__Command *cmd)
+/* Borrows the strings; the caller frees the array. */
+static ProtobufCBinaryData *make_argv(const json_t *strings)
 {
+    ProtobufCBinaryData *argv = mem_array(json_array_size(strings) + 1, sizeof *argv);
     size_t i;
     json_t *item;
 
-    p->argv = mem_array(json_array_size(command) + 1, sizeof *p->argv);
-    json_array_foreach(command, i, item)
-        p->argv[i] = (ProtobufCBinaryData){json_string_length(item), (uint8_t *)(uintptr_t)json_string_value(item)};
+    json_array_foreach(strings, i, item)
+        argv[i] = (ProtobufCBinaryData){json_string_length(item), (uint8_t *)(uintptr_t)json_string_value(item)};
+    return argv;
+}
+
+static void fill_command(struct request_parts *p, const json_t *command, Quicksand__Node__Command *cmd)
+{
+    p->argv = make_argv(command);
     cmd->argv = p->argv;
     cmd->n_argv = json_array_size(command);
+}
+
+static void fill_probe(struct request_parts *p, const json_t *probe, Quicksand__Node__Probe *out)
+{
+    const json_t *argv = json_object_get(probe, "argv");
+
+    out->has_tcp_port = argv == NULL;
+    out->tcp_port = number(probe, "tcp_port");
+    out->has_interval_ms = true;
+    out->interval_ms = number(probe, "interval_ms");
+    p->probe_argv = make_argv(argv);
+    out->argv = p->probe_argv;
+    out->n_argv = json_array_size(argv);
 }
 
 static void fill_layers(struct request_parts *p, Quicksand__Node__CreateRequest *rq)
@@ -262,6 +287,7 @@ int spec_with_request(const struct sandbox_row *row, const struct image_row *ima
     Quicksand__Node__CreateRequest rq = QUICKSAND__NODE__CREATE_REQUEST__INIT;
     Quicksand__Node__Defaults defaults = QUICKSAND__NODE__DEFAULTS__INIT;
     Quicksand__Node__Command command = QUICKSAND__NODE__COMMAND__INIT;
+    Quicksand__Node__Probe probe = QUICKSAND__NODE__PROBE__INIT;
     struct request_parts p = {0};
     char hostname[64];
 
@@ -282,6 +308,10 @@ int spec_with_request(const struct sandbox_row *row, const struct image_row *ima
     defaults.has_cwd = true;
     defaults.cwd = (ProtobufCBinaryData){strlen(workdir), (uint8_t *)(uintptr_t)workdir};
     defaults.user = (char *)(uintptr_t)json_string_value(json_object_get(p.spec, "user"));
+    if (json_object_get(p.spec, "probe") != NULL) {
+        fill_probe(&p, json_object_get(p.spec, "probe"), &probe);
+        defaults.probe = &probe;
+    }
     rq.defaults = &defaults;
     if (argv != NULL) {
         fill_command(&p, argv, &command);

@@ -87,6 +87,7 @@ static void write_audit(struct call_impl *ci, int status)
 {
     struct audit_row r = {.at_ms = clock_wall_ms(), .status = status};
     int64_t ms = clock_boot_ms() - ci->started_ms;
+    const char *target = ci->target[0] != '\0' ? ci->target : ci->nparams > 0 ? ci->params[0].value : "";
 
     r.at_ms -= ms;
     r.ms = ms < INT32_MAX ? (int32_t)ms : INT32_MAX;
@@ -94,7 +95,7 @@ static void write_audit(struct call_impl *ci, int status)
     (void)snprintf(r.method, sizeof r.method, "%s", ci->rq.method);
     (void)snprintf(r.path, sizeof r.path, "%s", ci->rq.path);
     (void)snprintf(r.op, sizeof r.op, "%s", ci->pub.op != NULL ? ci->pub.op->id : "");
-    (void)snprintf(r.target, sizeof r.target, "%s", ci->target[0] != '\0' ? ci->target : ci->nparams > 0 ? ci->params[0].value : "");
+    (void)snprintf(r.target, sizeof r.target, "%s", target);
     (void)snprintf(r.request_id, sizeof r.request_id, "%s", ci->request_id);
     audit_add(ci->pub.core, &r);
 }

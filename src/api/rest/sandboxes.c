@@ -138,10 +138,10 @@ static void on_reader_gone(struct call *c)
     call_done(c, CALL_CLIENT_GONE);
 }
 
-static void read_one(struct call *c, const char *id)
+static void read_one(struct call *c, const char *id, sandbox_fn fn)
 {
     double timeout_s = call_query(c, "wait") != NULL ? call_query_number(c, "timeout_s", 30) : 0;
-    struct sandbox_wait *w = sandbox_get(c->core, id, (uint64_t)MS(timeout_s), answer, c);
+    struct sandbox_wait *w = sandbox_get(c->core, id, (uint64_t)MS(timeout_s), fn, c);
 
     if (w == NULL)
         return;
@@ -151,7 +151,20 @@ static void read_one(struct call *c, const char *id)
 
 static void get(struct call *c)
 {
-    read_one(c, call_param(c, "id"));
+    read_one(c, call_param(c, "id"), answer);
+}
+
+/* The name of a live one was asked for, and its holder turns out to have ended. */
+static void answer_live(void *ctx, const struct sandbox *sb, const struct err *e)
+{
+    struct call *c = ctx;
+    struct err gone;
+
+    if (e == NULL && sb->row->state == STORE_ENDED) {
+        err_set(&gone, ERR_NOT_FOUND, "no live sandbox '%s'", call_param(c, "name"));
+        e = &gone;
+    }
+    answer(ctx, sb, e);
 }
 
 static void by_name(struct call *c)
@@ -164,7 +177,7 @@ static void by_name(struct call *c)
     if (sandbox_by_name(c->core, call_param(c, "app"), call_param(c, "name"), any, id, &e) < 0)
         call_fail(c, &e);
     else
-        read_one(c, id);
+        read_one(c, id, any || call_query(c, "wait") != NULL ? answer : answer_live);
 }
 
 static unsigned states_of(const char *text)
