@@ -11,7 +11,7 @@
 #include "store/migrations.h"
 #include "store/store.h"
 
-#define MAX_STATEMENTS 64
+#define MAX_STATEMENTS 256
 
 struct store {
     sqlite3 *db;

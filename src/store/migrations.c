@@ -63,5 +63,47 @@ static const char first[] =
     ") STRICT;"
     "CREATE INDEX audit_by_time ON audit(at_ms);";
 
-const char *const migrations[] = {first};
+/* Environments, what an app is beyond its name, and named objects: secrets, queues, dicts. The text of an app is what a user calls it;
+ * its name is the key that sandboxes carry, which differs where two environments have an app of the same text. */
+static const char second[] =
+    "CREATE TABLE environments ("
+    "    name TEXT PRIMARY KEY, id TEXT NOT NULL UNIQUE, created_us INTEGER NOT NULL, is_default INTEGER NOT NULL"
+    ") STRICT;"
+
+    "ALTER TABLE apps ADD COLUMN environment TEXT NOT NULL DEFAULT '';"     /* '' = the default one */
+    "ALTER TABLE apps ADD COLUMN text TEXT NOT NULL DEFAULT '';"            /* '' = its name */
+    "ALTER TABLE apps ADD COLUMN is_ephemeral INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE apps ADD COLUMN stopped_us INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE apps ADD COLUMN seen_ms INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE apps ADD COLUMN tags TEXT NOT NULL DEFAULT '{}';"
+
+    /* the values of a secret are one sealed JSON object */
+    "CREATE TABLE secrets ("
+    "    id TEXT PRIMARY KEY, environment TEXT NOT NULL, name TEXT NOT NULL, created_us INTEGER NOT NULL,"
+    "    used_us INTEGER NOT NULL, expires_ms INTEGER NOT NULL, version INTEGER NOT NULL, keys TEXT NOT NULL,"
+    "    sealed BLOB NOT NULL"
+    ") STRICT;"
+    "CREATE UNIQUE INDEX secrets_by_name ON secrets(environment, name) WHERE name <> '';"
+    "CREATE INDEX secrets_expiring ON secrets(expires_ms) WHERE expires_ms <> 0;"
+
+    "CREATE TABLE objects ("
+    "    id TEXT PRIMARY KEY, kind INTEGER NOT NULL, environment TEXT NOT NULL, name TEXT NOT NULL,"
+    "    created_us INTEGER NOT NULL, seen_ms INTEGER NOT NULL"     /* seen_ms 0 = not ephemeral */
+    ") STRICT;"
+    "CREATE UNIQUE INDEX objects_by_name ON objects(kind, environment, name) WHERE name <> '';"
+    "CREATE INDEX objects_expiring ON objects(seen_ms) WHERE seen_ms <> 0;"
+
+    "CREATE TABLE queue_items ("
+    "    seq INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL REFERENCES objects(id) ON DELETE CASCADE,"
+    "    part BLOB NOT NULL, expires_ms INTEGER NOT NULL, value BLOB NOT NULL"
+    ") STRICT;"
+    "CREATE INDEX queue_items_by_part ON queue_items(queue, part, seq);"
+    "CREATE INDEX queue_items_expiring ON queue_items(expires_ms);"
+
+    "CREATE TABLE dict_items ("
+    "    dict TEXT NOT NULL REFERENCES objects(id) ON DELETE CASCADE, key BLOB NOT NULL, value BLOB NOT NULL,"
+    "    PRIMARY KEY (dict, key)"
+    ") STRICT, WITHOUT ROWID;";
+
+const char *const migrations[] = {first, second};
 const size_t migrations_count = array_len(migrations);
