@@ -181,6 +181,11 @@ static enum err_code start_error(const char *step, int error, const char *param)
 
 static void test_start_errors(void **state)
 {
+    const struct exec_record ended = {.state = EXEC_FAILED, .reason = END_KILLED, .step = "init"};
+    struct err e;
+
+    map_start_error(&ended, "/bin/x", "", &e);
+    assert_int_equal(e.code, ERR_GONE);
     assert_int_equal(start_error("exec", ENOENT, "argv"), ERR_EXEC_NOT_FOUND);
     assert_int_equal(start_error("exec", EACCES, "argv"), ERR_NOT_EXECUTABLE);
     assert_int_equal(start_error("exec", ENOEXEC, "argv"), ERR_NOT_EXECUTABLE);
