@@ -19,8 +19,6 @@
 #include "cli/cmd.h"
 #include "sys/fd.h"
 
-extern char **environ;
-
 /* One side: with a sandbox, or local. */
 struct side {
     char *sandbox;              /* owned; NULL = local */

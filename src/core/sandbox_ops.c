@@ -123,7 +123,7 @@ struct sandbox_wait *sandbox_get(struct core *c, const char *id, uint64_t wait_m
     w->ctx = ctx;
     w->is_starting = true;
     look(w);
-    w->is_starting = false;
+    w->is_starting = false;     /* NOLINT(clang-analyzer-unix.Malloc): while starting, an answer does not free */
     if (!w->is_answered)
         return w;
     free(w);

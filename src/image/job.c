@@ -139,7 +139,7 @@ static int unpack(const struct job *job, struct image_done *ret, struct err *e)
 {
     struct running running = {.job = job};
     struct image_unpack request;
-    struct unpack_counts counts;
+    struct unpack_counts counts = {0};
     auto_close int pipe_fd = -1;
     auto_close int staging = -1;
     auto_close int root = -1;

@@ -72,9 +72,9 @@ static int open_parents(struct tree *t, const char *path)
     fd = open_in_root(t->root, "", O_PATH | O_DIRECTORY);
     for (const char *at = path; fd >= 0 && *at != '\0';) {
         size_t n = strcspn(at, "/");
-        size_t upto = (size_t)(at - path) + n;
-        memcpy(part, path, upto);
-        part[upto] = '\0';
+        size_t end = (size_t)(at - path) + n;
+        memcpy(part, path, end);
+        part[end] = '\0';
         int next = open_in_root(t->root, part, O_PATH | O_DIRECTORY);
         if (next == -ENOENT) {
             /* EEXIST here is a link that leads nowhere. */

@@ -157,6 +157,7 @@ void exec_not_live(struct exec *e)
 static void unlink_from(uint16_t *link, const struct exec *e, bool seq_chain)
 {
     while (at(*link) != e)
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): e is on both chains */
         link = seq_chain ? &at(*link)->next_seq : &at(*link)->next_id;
     *link = seq_chain ? e->next_seq : e->next_id;
 }

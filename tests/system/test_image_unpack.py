@@ -401,18 +401,18 @@ def test_progress_is_told(image):
 
 
 def test_many_jobs_at_once(image):
-    datas = [tar(member("f", data=os.urandom(20000)), directory("d")) for _ in range(20)]
+    archives = [tar(member("f", data=os.urandom(20000)), directory("d")) for _ in range(20)]
     results = {}
 
     def work(i):
-        results[i] = image.unpack(datas[i])
+        results[i] = image.unpack(archives[i])
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(20)]
     for t in threads:
         t.start()
     for t in threads:
         t.join()
-    assert [results[i].layer for i in range(20)] == [hashlib.sha256(d).hexdigest() for d in datas]
+    assert [results[i].layer for i in range(20)] == [hashlib.sha256(d).hexdigest() for d in archives]
 
 
 def test_a_child_that_dies_is_answered_for(image):
