@@ -33,6 +33,7 @@
 #define LIMIT_EXECS_LIVE       1024                /* running at once a sandbox */
 #define LIMIT_EXECS_KEPT       4096                /* finished ones remembered a sandbox */
 #define LIMIT_OUTPUT_BYTES     (1024LL * 1024 * 1024)  /* unread output of an exec, default */
+#define LIMIT_ROUTER_OUTPUT_BYTES (8LL * 1024 * 1024 * 1024)   /* the same for Modal's clients, who read files this way */
 #define LIMIT_LOG_BYTES        (64LL * 1024 * 1024)    /* kept output of the entry point, default */
 #define LIMIT_STDIN_CHUNK      (32 * 1024)         /* one stdin message */
 #define LIMIT_READ_CHUNK       (56 * 1024)         /* one output message */

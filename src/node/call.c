@@ -12,7 +12,6 @@
 #include "ipc/monitor_proto.h"
 #include "node/query.h"
 
-#define REQUEST_MAX (4 * 1024 * 1024)   /* argv, environment and layers are far below */
 #define SMALL 2048
 
 void *op_state(struct op *op, size_t size)
@@ -105,8 +104,9 @@ static void on_message(struct grpc_call *c, const void *p, size_t n, void *ctx)
         refuse(op, ERR_MALFORMED, "more than one message in a unary call");
         return;
     }
-    if (n > REQUEST_MAX) {
-        refuse(op, ERR_TOO_LARGE, "the request is over 4 MiB");
+    size_t max = op->method->request_max != 0 ? op->method->request_max : REQUEST_MAX;
+    if (n > max) {
+        refuse(op, ERR_TOO_LARGE, "the request is over the limit of its method");
         return;
     }
     ProtobufCMessage *m = protobuf_c_message_unpack(op->method->request, NULL, n, p);
@@ -166,7 +166,7 @@ static const struct grpc_ops ops = {
     .on_end = on_end,
 };
 
-void call_begin(struct grpc_call *c, struct node *n, const struct method *m)
+struct op *call_begin(struct grpc_call *c, struct node *n, const struct method *m)
 {
     struct op *op = mem_zalloc(sizeof *op);
 
@@ -174,6 +174,7 @@ void call_begin(struct grpc_call *c, struct node *n, const struct method *m)
     op->call = c;
     op->method = m;
     grpc_call_set(c, &ops, op);
+    return op;
 }
 
 int call_sandbox(const char *id, struct err *e)

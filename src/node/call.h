@@ -6,8 +6,8 @@
 
 #include "node/node.h"
 
-/* Takes over a new call of `m`. */
-void call_begin(struct grpc_call *c, struct node *n, const struct method *m);
+/* Takes over a new call of `m`. The operation belongs to the call; the caller may set `granted`. */
+struct op *call_begin(struct grpc_call *c, struct node *n, const struct method *m);
 
 /*
  * The sandbox id of a request; ERR_NOT_FOUND for what cannot be an id, so that nothing else becomes

@@ -18,7 +18,7 @@
 #include "sys/fd.h"
 
 #define MAGIC "QSD1"
-#define FILE_MAX (LIMIT_ENV_BYTES + 4 * LIMIT_ENVC * 4 + LIMIT_PATH + 1024)
+#define FILE_MAX (LIMIT_ENV_BYTES + 4 * LIMIT_ENVC * 4 + LIMIT_PATH + LIMIT_ARGV_BYTES + 4 * LIMIT_ARGC + 1024)
 #define CACHE_MAX 4096
 
 struct defaults_store {

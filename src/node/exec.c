@@ -136,52 +136,58 @@ void op_exec_start(struct op *op)
 
 /* --- get ------------------------------------------------------------------------------------- */
 
-struct get {
-    struct mon_ref ref;
-    int64_t until_ms;           /* CLOCK_BOOTTIME; 0 = do not wait */
-};
-
-static void poll_exec(struct op *op);
+static void poll_exec(struct exec_wait *w);
 
 static void on_exec(void *arg, const struct exec_record *r, const struct err *e)
 {
-    struct op *op = arg;
-    struct get *g = op->state;
+    struct exec_wait *w = arg;
 
-    if (e != NULL)
-        op_fail(op, e);
-    else if (r->state >= EXEC_EXITED || clock_boot_ms() >= g->until_ms)
-        reply_exec(op, r);
+    if (e != NULL || r->state >= EXEC_EXITED || clock_boot_ms() >= w->until_ms)
+        w->done(w->op, r, e);
     else
-        poll_exec(op);
+        poll_exec(w);
 }
 
-static void poll_exec(struct op *op)
+static void poll_exec(struct exec_wait *w)
 {
-    const Quicksand__Node__ExecGetRequest *rq = (Quicksand__Node__ExecGetRequest *)op->rq;
-    struct get *g = op->state;
-    int64_t left = g->until_ms == 0 ? 0 : g->until_ms - clock_boot_ms();
+    int64_t left = w->until_ms == 0 ? 0 : w->until_ms - clock_boot_ms();
 
-    query_exec(op->node, &op->q[0], rq->ref->sandbox_id, &g->ref, left > 0 ? (uint64_t)left : 0,
-               on_exec, op);
+    query_exec(w->op->node, &w->op->q[0], w->sandbox, &w->ref, left > 0 ? (uint64_t)left : 0,
+               on_exec, w);
+}
+
+void exec_wait(struct exec_wait *w)
+{
+    w->op->on_gone = op_drop;
+    poll_exec(w);
+}
+
+static void on_got(struct op *op, const struct exec_record *r, const struct err *e)
+{
+    if (e != NULL)
+        op_fail(op, e);
+    else
+        reply_exec(op, r);
 }
 
 void op_exec_get(struct op *op)
 {
     const Quicksand__Node__ExecGetRequest *rq = (Quicksand__Node__ExecGetRequest *)op->rq;
-    struct get *g = op_state(op, sizeof *g);
+    struct exec_wait *w = op_state(op, sizeof *w);
     uint64_t wait_ms = rq->wait_ms;
     struct err e;
 
-    if (call_ref(rq->ref, false, &g->ref, &e) < 0) {
+    if (call_ref(rq->ref, false, &w->ref, &e) < 0) {
         op_fail(op, &e);
         return;
     }
     if (wait_ms > LIMIT_WAIT_MAX * 1000ULL)
         wait_ms = LIMIT_WAIT_MAX * 1000ULL;
-    g->until_ms = wait_ms > 0 ? clock_boot_ms() + (int64_t)wait_ms : 0;
-    op->on_gone = op_drop;
-    poll_exec(op);
+    w->op = op;
+    w->done = on_got;
+    (void)snprintf(w->sandbox, sizeof w->sandbox, "%s", rq->ref->sandbox_id);
+    w->until_ms = wait_ms > 0 ? clock_boot_ms() + (int64_t)wait_ms : 0;
+    exec_wait(w);
 }
 
 /* --- list ------------------------------------------------------------------------------------ */

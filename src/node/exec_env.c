@@ -241,10 +241,23 @@ int exec_env_build(const struct exec_env_input *in, struct buf *ret_spec, struct
     return r;
 }
 
+static int check_probe(const Quicksand__Node__Probe *p, struct err *e)
+{
+    if (p->n_argv == 0 && (p->tcp_port < 1 || p->tcp_port > UINT16_MAX))
+        return err_param(e, ERR_INVALID, "defaults.probe", "a probe has a command or a port from 1 to %d",
+                         UINT16_MAX);
+    if (p->n_argv > LIMIT_ARGC)
+        return err_param(e, ERR_TOO_LARGE, "defaults.probe", "more than %d arguments", LIMIT_ARGC);
+    return 0;
+}
+
 int exec_env_check_defaults(const Quicksand__Node__Defaults *d, struct err *e)
 {
     struct env env = {0};
     int r = 0;
+
+    if (d->probe != NULL && check_probe(d->probe, e) < 0)
+        return -1;
 
     if (d->has_cwd && check_cwd("defaults.cwd", &d->cwd, e) < 0)
         return -1;

@@ -18,8 +18,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "http/http.h"
+#include "json/json.h"
 #include "node/defaults.h"
 #include "node/keeper_link.h"
+#include "node/modal/router.h"
 #include "node/monitor_link.h"
 #include "node/node.h"
 #include "node/service.h"
@@ -83,12 +85,15 @@ int node_open(struct node *n, struct err *e)
     n->keeper = keeper_link_new(n->loop, path);
     n->monitors = monitor_pool_new(n->loop, n->run_fd);
     n->defaults = defaults_store_new(n->state_fd);
+    if (router_open(n, e) < 0)
+        return -1;
     return listen_on(n, e);
 }
 
 static void node_close(struct node *n)
 {
     http_server_free(n->server);
+    router_close(n);
     monitor_pool_free(n->monitors);
     keeper_link_free(n->keeper);
     defaults_store_free(n->defaults);
@@ -126,6 +131,7 @@ static int run(const char *conf_path, struct err *e)
     raise_nofile();
     (void)signal(SIGPIPE, SIG_IGN);
     (void)umask(027);
+    js_init();
     n.loop = loop_new();
     if (node_open(&n, e) < 0)
         return -1;              /* the process ends: nothing needs undoing */
@@ -133,7 +139,7 @@ static int run(const char *conf_path, struct err *e)
     loop_on_signal(n.loop, SIGINT, on_stop, n.loop);
     if (seccomp_role_install(filter_groups, e) < 0)
         return -1;
-    log_info("start", "data_dir=%s", n.conf.data_dir);
+    log_info("start", "router_listen=%s data_dir=%s", n.conf.router_listen, n.conf.data_dir);
     int r = loop_run(n.loop);
     node_close(&n);
     loop_free(n.loop);

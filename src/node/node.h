@@ -14,6 +14,7 @@
 
 #include "base/conf.h"
 #include "base/err.h"
+#include "base/ids.h"
 #include "base/map.h"
 #include "http/grpc.h"
 #include "loop/loop.h"
@@ -23,6 +24,7 @@ struct defaults_store;
 struct keeper_link;
 struct monitor_pool;
 struct query;
+struct router;
 
 struct node {
     struct conf conf;
@@ -31,6 +33,8 @@ struct node {
     struct keeper_link *keeper;
     struct monitor_pool *monitors;
     struct defaults_store *defaults;
+    struct router *router;      /* the Modal dialect, for calls from anywhere (modal/router.h) */
+    struct http_server *router_server;      /* NULL: no listener */
     struct map creating; /* sandbox ids of Create calls under way; values are the node itself */
     int run_fd;                 /* data_dir/run */
     int state_fd;               /* data_dir/node */
@@ -47,6 +51,7 @@ struct op {
     struct node *node;
     struct grpc_call *call;
     const struct method *method;
+    char granted[ID_SIZE];      /* the one sandbox that the caller may touch; "" = all (node.sock) */
     ProtobufCMessage *rq;       /* the request (of a stream: unused) */
     void (*on_gone)(struct op *op);
     void (*on_writable)(struct op *op);
@@ -55,10 +60,13 @@ struct op {
     void *state;                /* of the operation, freed with the op */
 };
 
+#define REQUEST_MAX (4 * 1024 * 1024)   /* argv, environment and layers are far below */
+
 /* How one method is served. */
 struct method {
     const char *path;
     const ProtobufCMessageDescriptor *request;
+    size_t request_max;                     /* bytes of a message; 0 = REQUEST_MAX */
     void (*start)(struct op *op);           /* unary and server streams: rq is there */
     /* client streams: every message (freed by the caller) and the end; `start` is NULL */
     void (*message)(struct op *op, const ProtobufCMessage *m, size_t size);

@@ -4,6 +4,7 @@
 #ifndef QS_NODE_OPS_H
 #define QS_NODE_OPS_H
 
+#include "ipc/monitor_proto.h"
 #include "node/node.h"
 
 /* create.c */
@@ -37,19 +38,49 @@ void op_image_end(struct op *op);
 void op_layer_delete(struct op *op);
 /* health.c */
 void op_health(struct op *op);
+/* modal/router.c */
+void op_set_keys(struct op *op);
+void op_put_secrets(struct op *op);
+void op_attend(struct op *op);
 
 /* Shared by start and run: a checked request as a monitor message. `spec` keeps the block. */
-struct mon_exec;
-struct mon_ref;
 struct buf;
 int exec_request(struct node *n, const Quicksand__Node__ExecStartRequest *rq, struct mon_exec *ret,
                  struct buf *spec, struct err *e);
 /* Why the exec of a record in state EXEC_FAILED did not start. */
-struct exec_record;
 void exec_failure(struct node *n, const char *sandbox, const Quicksand__Node__Command *c,
                   const struct exec_record *r, struct err *e);
 /* A command's program as text for messages. */
 void exec_program(const Quicksand__Node__Command *c, char *out, size_t size);
+
+/*
+ * exec.c: the record of an exec once it has ended or until_ms (CLOCK_BOOTTIME; 0 = do not wait) has passed. Uses q[0]; the
+ * object lives as long as the op. `done` is called once; exactly one of r and e is not NULL.
+ */
+struct exec_wait {
+    struct op *op;
+    char sandbox[ID_SIZE];
+    struct mon_ref ref;
+    int64_t until_ms;
+    void (*done)(struct op *op, const struct exec_record *r, const struct err *e);
+};
+void exec_wait(struct exec_wait *w);
+
+/*
+ * read.c: the output of an exec from an offset on, to its end or, without `follow`, to what is there. Uses q[0]; asks for
+ * more while the client takes it. `data` is called for every piece, with `last` for the one that ends it (which may be
+ * empty), and sends it; `fail` ends the op.
+ */
+struct exec_reader {
+    struct op *op;
+    char sandbox[ID_SIZE];
+    struct mon_read m;
+    bool follow;
+    void (*data)(struct op *op, const struct mon_read_r *r, bool last);
+    void (*fail)(struct op *op, const struct err *e);
+};
+/* exec_id, container, stream and offset of rd->m are set; the op's state begins with rd. Sets on_gone and on_writable. */
+void exec_read(struct exec_reader *rd);
 
 /* Reply with the sandbox as it is, once it has ended or wait_ms has passed. */
 void sandbox_reply(struct op *op, const char *sandbox, uint64_t wait_ms);

@@ -31,12 +31,15 @@
     ONE(ExecForget, exec_ref, op_exec_forget)                                           \
     STREAM(ImageImport, image_import_request, op_image_message, op_image_end)           \
     ONE(LayerDelete, layer_ref, op_layer_delete)                                        \
-    ONE(Health, empty, op_health)
+    ONE(Health, empty, op_health)                                                       \
+    ONE(SetKeys, set_keys_request, op_set_keys)                                         \
+    ONE(PutSecrets, put_secrets_request, op_put_secrets)                                \
+    ONE(Attend, empty, op_attend)
 
 #define BEGIN(name)                                                 \
     static void begin_##name(struct grpc_call *c, void *arg)        \
     {                                                               \
-        call_begin(c, arg, &method_##name);                         \
+        (void)call_begin(c, arg, &method_##name);                   \
     }
 #define DEFINE_ONE(name, type, fn)                                                      \
     static const struct method method_##name = {                                        \
