@@ -52,6 +52,7 @@ enum {
     MON_EXEC_MERGE = 16,        /* stderr into stdout */
     MON_EXEC_ENTRY = 32,        /* entry point: its end is the sandbox's end */
     MON_EXEC_HIDDEN = 64,       /* file helper: not in lists, no idle activity record but counts as exec */
+    MON_EXEC_CREATED = 128,     /* of the answer to MON_EXEC alone: this request started it */
 };
 
 /* Idempotent on exec_id: a second MON_EXEC of a known id starts nothing and answers its record;

@@ -93,6 +93,7 @@ struct waiter {
     uint8_t kind;
     uint8_t peer;
     uint8_t stream;
+    bool created;           /* EXEC: the request that made the exec, not a repetition */
     uint16_t exec;          /* index + 1, 0 = none */
     uint16_t next;          /* of the same exec; index + 1 */
     uint32_t tag;

@@ -160,11 +160,13 @@ static size_t reply_error(uint16_t *ret_type, uint16_t code, int32_t sys_errno, 
     return mon_error_encode(&m, tx_buffer, REPLY_MAX);
 }
 
-static size_t reply_exec(const struct exec *e, uint16_t *ret_type)
+static size_t reply_exec(const struct waiter *w, const struct exec *e, uint16_t *ret_type)
 {
     struct exec_record r;
 
     exec_fill(e, &r);
+    if (w->created)
+        r.flags |= MON_EXEC_CREATED;
     *ret_type = MON_EXEC_R;
     return exec_record_encode(&r, tx_buffer, REPLY_MAX);
 }
@@ -252,9 +254,9 @@ static size_t reply(struct waiter *w, struct exec *e, uint16_t *ret_type)
     case FOR_EXEC:
         if (e->r.state == EXEC_FAILED && e->r.reason == END_KILLED)
             return reply_error(ret_type, ERR_GONE, 0, NULL, "the sandbox ended before the exec started");
-        return reply_exec(e, ret_type);
+        return reply_exec(w, e, ret_type);
     case FOR_WAIT:
-        return reply_exec(e, ret_type);
+        return reply_exec(w, e, ret_type);
     case FOR_READ:
         return reply_read(w, e, ret_type);
     case FOR_STDIN:

@@ -59,9 +59,9 @@ static uint64_t hash_bytes(uint64_t h, const void *p, size_t n)
 
 static uint64_t hash_of(const struct mon_exec *m)
 {
-    uint64_t h = hash_bytes(0xcbf29ce484222325, &m->flags, sizeof m->flags);
+    const uint64_t numbers[] = {m->flags, m->timeout_ms, m->grace_ms, m->output_limit, m->rows, m->cols};
 
-    return hash_bytes(h, m->spec, m->spec_len);
+    return hash_bytes(hash_bytes(0xcbf29ce484222325, numbers, sizeof numbers), m->spec, m->spec_len);
 }
 
 static const char *exec_is_invalid(const struct mon_exec *m, const char **ret_param)
@@ -106,7 +106,8 @@ static int on_exec(unsigned peer, const struct chan_msg *msg)
         waiter_error(peer, msg->tag, ERR_GONE, NULL, "the sandbox is ending or has ended");
         return 0;
     }
-    if (e == NULL)
+    bool created = e == NULL;
+    if (created)
         e = exec_new(&m, hash, &code);
     if (e == NULL) {
         waiter_error(peer, msg->tag, code, NULL,
@@ -114,7 +115,9 @@ static int on_exec(unsigned peer, const struct chan_msg *msg)
                                        : "no descriptors or pipes are left for another exec");
         return 0;
     }
-    waiter_try(waiter_new(peer, msg->tag, FOR_EXEC, e));
+    struct waiter *w = waiter_new(peer, msg->tag, FOR_EXEC, e);
+    w->created = created;
+    waiter_try(w);
     return 0;
 }
 

@@ -56,7 +56,7 @@ static void path_ref(const struct call *c, Quicksand__Node__ExecRef *ret)
 
 /* --- starting ------------------------------------------------------------------------------------------------------ */
 
-static void started(struct call *c, const ProtobufCMessage *reply, const struct err *e, int status)
+static void started(struct call *c, const ProtobufCMessage *reply, const struct err *e, bool created)
 {
     const Quicksand__Node__Exec *x = (const Quicksand__Node__Exec *)reply;
     struct err failed;
@@ -66,17 +66,20 @@ static void started(struct call *c, const ProtobufCMessage *reply, const struct 
     else if (exec_start_error(x, &failed) < 0)
         call_fail(c, &failed);
     else
-        call_reply(c, status, exec_json(x, call_param(c, "id")));
+        call_reply(c, created ? 201 : 200, exec_json(x, call_param(c, "id")));
 }
 
-static void started_new(struct call *c, void *state, const ProtobufCMessage *reply, const struct err *e)
+static void post_started(struct call *c, void *state, const ProtobufCMessage *reply, const struct err *e)
 {
-    started(c, reply, e, 201);
+    started(c, reply, e, true);
 }
 
-static void started_again(struct call *c, void *state, const ProtobufCMessage *reply, const struct err *e)
+/* Whether this request started it, only its monitor can say: of parallel ones, exactly one did. */
+static void put_started(struct call *c, void *state, const ProtobufCMessage *reply, const struct err *e)
 {
-    started(c, reply, e, 200);
+    const Quicksand__Node__Exec *x = (const Quicksand__Node__Exec *)reply;
+
+    started(c, reply, e, x != NULL && (x->flags & MON_EXEC_CREATED) != 0);
 }
 
 static void start(struct call *c, const char *exec_id, node_answer_fn fn)
@@ -109,22 +112,13 @@ static void exec_create(struct call *c)
     if (result == IDEM_REPLAY)
         call_add_header(c, "idempotency-replayed", "true");
     /* Also a replay starts: the first request may have died between the claim and the start. */
-    start(c, object, started_new);
-}
-
-/* Whether the exec is there already decides between 200 and 201; the start itself is idempotent. */
-static void put_looked(struct call *c, void *state, const ProtobufCMessage *reply, const struct err *e)
-{
-    if (reply == NULL && e->code != ERR_NOT_FOUND)
-        call_fail(c, e);
-    else
-        start(c, call_param(c, "exec_id"), reply != NULL ? started_again : started_new);
+    start(c, object, post_started);
 }
 
 static void exec_put(struct call *c)
 {
     if (own_exec_ok(c))
-        node_ask_exec(c, call_param(c, "exec_id"), 0, put_looked, NULL);
+        start(c, call_param(c, "exec_id"), put_started);
 }
 
 /* --- reading ------------------------------------------------------------------------------------------------------- */
