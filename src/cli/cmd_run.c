@@ -1,13 +1,31 @@
 /*
  * cmd_run.c - run: a sandbox for one command, gone afterwards
  */
-#include <signal.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "cli/attach.h"
 #include "cli/cmd.h"
+
+#define PATIENCE_MS 10000       /* for a server that is away */
+#define PAUSE_MS 200
+
+/* Also when the server is just restarting: what it forgets to remove lives on until its idle timeout. */
+static int remove_sandbox(struct client *cl, const char *path, struct err *e)
+{
+    int64_t give_up = clock_boot_ms() + PATIENCE_MS;
+
+    for (;;) {
+        if (client_json(cl, "DELETE", path, NULL, NULL, e) == 0 || e->code == ERR_NOT_FOUND)
+            return 0;
+        if (!err_row(e->code)->retryable || clock_boot_ms() > give_up)
+            return -1;
+        (void)poll(NULL, 0, PAUSE_MS);
+    }
+}
 
 /* The sandbox is removed whatever became of the command. */
 static int run(struct client *cl, json_t *body, const struct command_args *c, bool keep, int argc, char **argv)
@@ -25,7 +43,7 @@ static int run(struct client *cl, json_t *body, const struct command_args *c, bo
     int code = sig != 0 ? 128 + sig : exec_attached(cl, id != NULL ? id : "", c, argc, argv);
     if (keep) {
         fprintf(stderr, "quicksand: kept %s\n", id != NULL ? id : "");
-    } else if (client_json(cl, "DELETE", path, NULL, NULL, &e) < 0 && e.code != ERR_NOT_FOUND) {
+    } else if (remove_sandbox(cl, path, &e) < 0) {
         (void)err_wrap(&e, "remove %s", id);
         (void)cmd_fail(&e, code);
     }

@@ -132,9 +132,9 @@ void ws_pause(struct http_stream *st, bool paused);
 
 /* --- server-sent events ---------------------------------------------------------------------- */
 
-/* Responds 200 text/event-stream; afterwards sse_send; http_stream_end closes. A comment line goes out every
- * 15 s of silence so that proxies keep the connection. */
-void sse_start(struct http_stream *st);
+/* Responds 200 text/event-stream with up to 8 more headers; afterwards sse_send; http_stream_end closes. A comment
+ * line goes out every 15 s of silence so that proxies keep the connection. */
+void sse_start(struct http_stream *st, const struct http_header *more, size_t n);
 void sse_send(struct http_stream *st, const char *event, const char *id, const char *data, size_t n);
 
 /* --- client ---------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "http/stream.h"
 
+#define MORE_HEADERS 8
 #define SILENCE_MS 15000
 
 struct sse {
@@ -25,13 +26,15 @@ static void on_silence(void *arg)
     loop_timer_set(s->timer, SILENCE_MS);
 }
 
-void sse_start(struct http_stream *st)
+void sse_start(struct http_stream *st, const struct http_header *more, size_t n)
 {
-    static const struct http_header h[] = {{"content-type", "text/event-stream"},
-                                           {"cache-control", "no-cache"},
-                                           {"x-accel-buffering", "no"}};
+    struct http_header h[3 + MORE_HEADERS] = {{"content-type", "text/event-stream"},
+                                              {"cache-control", "no-cache"},
+                                              {"x-accel-buffering", "no"}};
 
-    http_respond(st, 200, h, array_len(h));
+    for (size_t i = 0; i < n && i < MORE_HEADERS; i++)
+        h[3 + i] = more[i];
+    http_respond(st, 200, h, 3 + (n < MORE_HEADERS ? n : MORE_HEADERS));
     if (st->is_mute || st->sse != NULL)
         return;
     st->sse = mem_zalloc(sizeof *st->sse);

@@ -74,7 +74,7 @@ static void on_request(struct http_stream *st, const struct http_request *rq, vo
         http_respond_all(st, 200, "text/plain", "all", 3);
         break;
     case 's':
-        sse_start(st);
+        sse_start(st, NULL, 0);
         sse_send(st, "e", "1", "data", 4);
         break;
     default:

@@ -234,7 +234,7 @@ static void on_request(struct http_stream *st, const struct http_request *rq, vo
                          (unsigned long long)closed_done, (unsigned long long)closed_other);
         http_respond_all(st, 200, "application/json", text, (size_t)n);
     } else if (strcmp(rq->path, "/sse") == 0) {
-        sse_start(st);
+        sse_start(st, NULL, 0);
         sse_send(st, "greeting", "1", "a\nb", 3);
         sse_send(st, NULL, NULL, "c", 1);
         http_stream_end(st, NULL, 0);

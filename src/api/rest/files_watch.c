@@ -33,8 +33,10 @@ static void finish(struct watch *w, int status)
 
 static void respond(struct watch *w)
 {
+    struct http_header h[4];
+
     if (!w->responded)
-        sse_start(w->call->stream);
+        sse_start(w->call->stream, h, call_headers(w->call, h));
     w->responded = true;
 }
 

@@ -147,6 +147,7 @@ static void looked(struct call *c, void *state, const ProtobufCMessage *reply, c
 {
     static const struct exec_follow_ops ops = {.on_data = on_data, .on_exit = on_exit_seen};
     struct events *ev = state;
+    struct http_header h[4];
 
     if (reply == NULL) {
         free(ev);
@@ -156,7 +157,7 @@ static void looked(struct call *c, void *state, const ProtobufCMessage *reply, c
     c->user = ev;
     c->on_gone = on_gone;
     c->on_writable = on_writable;
-    sse_start(c->stream);
+    sse_start(c->stream, h, call_headers(c, h));
     ev->follow = exec_follow_new(c->core, call_param(c, "id"), call_param(c, "exec_id"), ev->sides[0].sent,
                                  ev->sides[1].sent, &ops, ev);
 }
