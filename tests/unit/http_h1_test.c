@@ -165,7 +165,7 @@ static void on_request(struct http_stream *st, const struct http_request *rq, vo
     } else if (strcmp(rq->path, "/cancel") == 0) {
         http_stream_cancel(st);
     } else if (strcmp(rq->path, "/sse") == 0) {
-        sse_start(st);
+        sse_start(st, NULL, 0);
         sse_send(st, "e\nx", "1", "a\r\nb\rc\nd", 8);
         sse_send(st, NULL, NULL, "", 0);
         http_stream_end(st, NULL, 0);
