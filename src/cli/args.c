@@ -11,6 +11,12 @@
 
 #include "base/mem.h"
 
+void arg_list_done(struct arg_list *list)
+{
+    free(list->items);
+    *list = (struct arg_list){0};
+}
+
 static const struct arg *find_name(const struct arg *table, size_t n, const char *name, size_t len)
 {
     for (size_t i = 0; i < n; i++)

@@ -9,6 +9,8 @@
 
 #include "base/err.h"
 
+#define auto_arg_list __attribute__((cleanup(arg_list_done)))
+
 enum arg_kind {
     ARG_FLAG,               /* bool * */
     ARG_TEXT,               /* const char ** */
@@ -16,9 +18,11 @@ enum arg_kind {
 };
 
 struct arg_list {
-    const char **items;     /* borrowed from argv */
+    const char **items;     /* owned; the texts are argv's */
     size_t n;
 };
+
+void arg_list_done(struct arg_list *list);
 
 struct arg {
     char letter;            /* 0 = none */

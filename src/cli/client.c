@@ -27,15 +27,18 @@ int client_init(struct client *cl, struct err *e)
     memcpy(cl->ca_file, conf.ca_file, sizeof cl->ca_file);
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0)
         return err_set(e, ERR_INTERNAL, "the HTTP library cannot be started");
+    cl->is_ready = true;
     return 0;
 }
 
 void client_done(struct client *cl)
 {
+    if (!cl->is_ready)
+        return;
     if (cl->curl != NULL)
         curl_easy_cleanup(cl->curl);
-    cl->curl = NULL;
     curl_global_cleanup();
+    *cl = (struct client){0};
 }
 
 /* Everything of a handle but what is done with bodies. */

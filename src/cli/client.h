@@ -18,12 +18,15 @@ struct client {
     char url[512];              /* without a slash at the end */
     char token[256];
     char ca_file[512];          /* "" = the system's */
-    CURL *curl;                 /* owned; for client_request */
+    CURL *curl;                 /* owned; for one request after the other */
+    bool is_ready;
 };
 
 /* Finds address and token: environment, configuration file, the machine's own admin token. */
 int client_init(struct client *cl, struct err *e);
-void client_done(struct client *cl);
+void client_done(struct client *cl);         /* safe on a zeroed object */
+
+#define auto_client __attribute__((cleanup(client_done)))
 
 /* A handle with address, token and TLS set; the caller owns it. `headers` takes what must be freed afterwards. */
 CURL *client_handle(const struct client *cl, const char *method, const char *path, struct curl_slist **headers);

@@ -83,6 +83,19 @@ struct command_args {
     {'w', "workdir", ARG_TEXT, &(c).workdir, "DIR", "working directory"},                                             \
     {'u', "user", ARG_TEXT, &(c).user, "USER", "name or id, with optional :group"}
 
+static inline void sandbox_args_done(struct sandbox_args *s)
+{
+    arg_list_done(&s->tags);
+}
+
+static inline void command_args_done(struct command_args *c)
+{
+    arg_list_done(&c->env);
+}
+
+#define auto_sandbox_args __attribute__((cleanup(sandbox_args_done)))
+#define auto_command_args __attribute__((cleanup(command_args_done)))
+
 /* The body of a create or an exec, to be added to; NULL with an error. The caller owns it. */
 json_t *sandbox_body(const struct sandbox_args *s, struct err *e);
 json_t *command_body(const struct command_args *c, int argc, char **argv, struct err *e);

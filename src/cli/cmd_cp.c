@@ -282,7 +282,7 @@ int cmd_cp(int argc, char **argv)
         .about = "Copy a file or a directory into or out of a sandbox; - is our stdin or stdout.", .mixed = true,
         .min_words = 2, .max_words = 2, .usage_code = EXIT_USAGE,
     };
-    struct client cl;
+    auto_client struct client cl = {0};
     struct err e = {0};
     struct side from, to;
     int r, done = cmd_parse(&d, &argc, argv);
@@ -301,6 +301,5 @@ int cmd_cp(int argc, char **argv)
         return cmd_fail(&e, EXIT_FAILED);
     r = remote == &to ? upload(&cl, argv[0], &to, &e) : download(&cl, &from, argv[1], &e);
     free(remote->sandbox);
-    client_done(&cl);
     return r < 0 ? cmd_fail(&e, EXIT_FAILED) : 0;
 }

@@ -8,15 +8,15 @@
 
 int cmd_create(int argc, char **argv)
 {
-    struct sandbox_args s = {0};
-    struct command_args c = {0};
+    auto_sandbox_args struct sandbox_args s = {0};
+    auto_command_args struct command_args c = {0};
     const struct arg args[] = {COMMAND_ARGS(c), SANDBOX_ARGS(s)};
     const struct cmd d = {
         .usage = "create [options] [COMMAND [ARG...]]",
         .about = "Create a sandbox and print its id. With a command, its end is the sandbox's end.",
         .args = args, .nargs = array_len(args), .max_words = -1, .usage_code = EXIT_USAGE,
     };
-    struct client cl;
+    auto_client struct client cl = {0};
     struct err e = {0};
     json_t *sb = NULL;
     int done = cmd_parse(&d, &argc, argv);
@@ -42,6 +42,5 @@ int cmd_create(int argc, char **argv)
     json_decref(sb);
     json_decref(body);
     json_decref(command);
-    client_done(&cl);
     return r < 0 ? cmd_fail(&e, EXIT_FAILED) : 0;
 }

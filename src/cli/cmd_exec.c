@@ -68,20 +68,19 @@ int exec_attached(struct client *cl, const char *sandbox, const struct command_a
 
 static int run_in(const char *name, const struct command_args *c, int argc, char **argv)
 {
-    struct client cl;
+    auto_client struct client cl = {0};
     struct err e = {0};
     char id[64];
 
     if (client_init(&cl, &e) < 0 || client_sandbox(&cl, name, id, sizeof id, &e) < 0)
         return cmd_fail(&e, EXIT_OURS);
     int code = exec_attached(&cl, id, c, argc, argv);
-    client_done(&cl);
     return code;
 }
 
 int cmd_exec(int argc, char **argv)
 {
-    struct command_args c = {0};
+    auto_command_args struct command_args c = {0};
     const struct arg args[] = {COMMAND_ARGS(c)};
     const struct cmd d = {
         .usage = "exec [options] SANDBOX COMMAND [ARG...]",

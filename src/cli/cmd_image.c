@@ -26,7 +26,7 @@ static ssize_t read_fd(void *ctx, void *p, size_t n)
 static int import(int argc, char **argv)
 {
     const char *workdir = NULL, *user = NULL;
-    struct arg_list env = {0};
+    auto_arg_list struct arg_list env = {0};
     const struct arg args[] = {
         {'e', "env", ARG_LIST, &env, "NAME=VALUE", "a variable of the image; may be repeated"},
         {'w', "workdir", ARG_TEXT, &workdir, "DIR", "working directory of the image"},
@@ -38,7 +38,7 @@ static int import(int argc, char **argv)
         .args = args, .nargs = array_len(args), .mixed = true, .min_words = 2, .max_words = 2,
         .usage_code = EXIT_USAGE,
     };
-    struct client cl;
+    auto_client struct client cl = {0};
     struct err e = {0};
     struct stat st;
     json_t *image = NULL;
@@ -71,7 +71,6 @@ static int import(int argc, char **argv)
     if (r == 0)
         printf("%s\n", table_text(json_object_get(image, "id")));
     json_decref(image);
-    client_done(&cl);
     return r < 0 ? cmd_fail(&e, EXIT_FAILED) : 0;
 }
 
@@ -90,7 +89,7 @@ static json_t *names_text(const json_t *names)
 static int list(int argc, char **argv)
 {
     const struct cmd d = {.usage = "image ls", .about = "List images.", .mixed = true, .usage_code = EXIT_USAGE};
-    struct client cl;
+    auto_client struct client cl = {0};
     struct err e = {0};
     json_t *page = NULL, *rows, *image;
     size_t i;
@@ -101,7 +100,6 @@ static int list(int argc, char **argv)
     if (client_init(&cl, &e) < 0)
         return cmd_fail(&e, EXIT_FAILED);
     int r = client_json(&cl, "GET", "/v1/images?limit=1000", NULL, &page, &e);
-    client_done(&cl);
     if (r < 0)
         return cmd_fail(&e, EXIT_FAILED);
     rows = json_pack("[[s,s,s,s]]", "ID", "NAMES", "MB", "AGE");
@@ -123,7 +121,7 @@ static int remove_images(int argc, char **argv)
         .usage = "image rm IMAGE...", .about = "Remove images by id or name.", .mixed = true, .min_words = 1,
         .max_words = -1, .usage_code = EXIT_USAGE,
     };
-    struct client cl;
+    auto_client struct client cl = {0};
     struct err e = {0};
     int code = 0, done = cmd_parse(&d, &argc, argv);
 
@@ -136,7 +134,6 @@ static int remove_images(int argc, char **argv)
         if (client_json(&cl, "DELETE", path, NULL, NULL, &e) < 0)
             code = cmd_fail(&e, EXIT_FAILED);
     }
-    client_done(&cl);
     return code;
 }
 

@@ -12,7 +12,7 @@ int cmd_inspect(int argc, char **argv)
         .usage = "inspect SANDBOX [EXEC]", .about = "Print a sandbox, or one of its commands, as JSON.",
         .mixed = true, .min_words = 1, .max_words = 2, .usage_code = EXIT_USAGE,
     };
-    struct client cl;
+    auto_client struct client cl = {0};
     struct err e = {0};
     json_t *o = NULL;
     char id[64];
@@ -25,7 +25,6 @@ int cmd_inspect(int argc, char **argv)
     auto_free char *path = argc > 1 ? client_path("/v1/sandboxes/%s/execs/%s", id, argv[1])
                                     : client_path("/v1/sandboxes/%s", id);
     int r = client_json(&cl, "GET", path, NULL, &o, &e);
-    client_done(&cl);
     if (r < 0)
         return cmd_fail(&e, EXIT_FAILED);
     auto_free char *text = json_dumps(o, JSON_INDENT(2));

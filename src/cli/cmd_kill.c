@@ -18,7 +18,7 @@ int cmd_kill(int argc, char **argv)
         .args = args, .nargs = array_len(args), .mixed = true, .min_words = 1, .max_words = -1,
         .usage_code = EXIT_USAGE,
     };
-    struct client cl;
+    auto_client struct client cl = {0};
     struct err e = {0};
     double seconds = 0;
     int code = 0, done = cmd_parse(&d, &argc, argv);
@@ -45,6 +45,5 @@ int cmd_kill(int argc, char **argv)
         code = cmd_fail(&e, EXIT_FAILED);
     }
     json_decref(body);
-    client_done(&cl);
     return code;
 }

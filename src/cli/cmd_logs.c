@@ -16,7 +16,7 @@ int cmd_logs(int argc, char **argv)
         .args = args, .nargs = array_len(args), .mixed = true, .min_words = 1, .max_words = 1,
         .usage_code = EXIT_USAGE,
     };
-    struct client cl;
+    auto_client struct client cl = {0};
     struct err e = {0};
     char id[64];
     int done = cmd_parse(&d, &argc, argv);
@@ -29,7 +29,6 @@ int cmd_logs(int argc, char **argv)
     auto_free char *out = mem_printf("%s?stream=stdout&follow=%s", base, follow ? "true" : "false");
     auto_free char *err = mem_printf("%s?stream=stderr&follow=%s", base, follow ? "true" : "false");
     int r = attach_copy(&cl, out, err, &e);
-    client_done(&cl);
     if (r < 0)
         return cmd_fail(&e, EXIT_FAILED);
     return r > 0 ? 128 + r : 0;

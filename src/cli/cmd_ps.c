@@ -95,7 +95,7 @@ int cmd_ps(int argc, char **argv)
         .usage = "ps [options]", .about = "List sandboxes, newest first.", .args = args, .nargs = array_len(args),
         .mixed = true, .usage_code = EXIT_USAGE,
     };
-    struct client cl;
+    auto_client struct client cl = {0};
     struct err e = {0};
     int done = cmd_parse(&d, &argc, argv);
 
@@ -108,7 +108,6 @@ int cmd_ps(int argc, char **argv)
     if (client_init(&cl, &e) < 0)
         return cmd_fail(&e, EXIT_FAILED);
     json_t *items = fetch(&cl, all ? "any" : "live", app, &e), *sb;
-    client_done(&cl);
     if (items == NULL)
         return cmd_fail(&e, EXIT_FAILED);
     size_t i;

@@ -10,7 +10,7 @@ int cmd_rm(int argc, char **argv)
         .usage = "rm SANDBOX...", .about = "End sandboxes at once and remove them with their output.", .mixed = true,
         .min_words = 1, .max_words = -1, .usage_code = EXIT_USAGE,
     };
-    struct client cl;
+    auto_client struct client cl = {0};
     struct err e = {0};
     int code = 0, done = cmd_parse(&d, &argc, argv);
 
@@ -28,6 +28,5 @@ int cmd_rm(int argc, char **argv)
         }
         code = cmd_fail(&e, EXIT_FAILED);
     }
-    client_done(&cl);
     return code;
 }

@@ -53,8 +53,8 @@ static int run(struct client *cl, json_t *body, const struct command_args *c, bo
 
 int cmd_run(int argc, char **argv)
 {
-    struct sandbox_args s = {0};
-    struct command_args c = {0};
+    auto_sandbox_args struct sandbox_args s = {0};
+    auto_command_args struct command_args c = {0};
     bool keep = false;
     const struct arg args[] = {
         COMMAND_ARGS(c),
@@ -66,7 +66,7 @@ int cmd_run(int argc, char **argv)
         .about = "Create a sandbox, run a command in it, remove it; the command's exit code is ours.",
         .args = args, .nargs = array_len(args), .min_words = 1, .max_words = -1, .usage_code = EXIT_OURS,
     };
-    struct client cl;
+    auto_client struct client cl = {0};
     struct err e = {0};
     int done = cmd_parse(&d, &argc, argv);
 
@@ -90,6 +90,5 @@ int cmd_run(int argc, char **argv)
     }
     int code = run(&cl, body, &c, keep, argc, argv);
     json_decref(body);
-    client_done(&cl);
     return code;
 }

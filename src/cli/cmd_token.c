@@ -12,7 +12,7 @@
 static int create(int argc, char **argv)
 {
     const char *expires = NULL;
-    struct arg_list scopes = {0};
+    auto_arg_list struct arg_list scopes = {0};
     const struct arg args[] = {
         {'s', "scope", ARG_LIST, &scopes, "SCOPE", "e.g. sandbox:create, exec:write, or *; may be repeated"},
         {0, "expires", ARG_TEXT, &expires, "SECONDS", "life of the token (default for ever)"},
@@ -22,7 +22,7 @@ static int create(int argc, char **argv)
         .about = "Make a token and print it; it is shown this once.", .args = args, .nargs = array_len(args),
         .mixed = true, .min_words = 1, .max_words = 1, .usage_code = EXIT_USAGE,
     };
-    struct client cl;
+    auto_client struct client cl = {0};
     struct err e = {0};
     json_t *token = NULL;
     double seconds = 0;
@@ -48,7 +48,6 @@ static int create(int argc, char **argv)
         printf("%s.%s\n", table_text(json_object_get(token, "id")), table_text(json_object_get(token, "secret")));
     json_decref(token);
     json_decref(body);
-    client_done(&cl);
     return r < 0 ? cmd_fail(&e, EXIT_FAILED) : 0;
 }
 
@@ -67,7 +66,7 @@ static json_t *scopes_text(const json_t *scopes)
 static int list(int argc, char **argv)
 {
     const struct cmd d = {.usage = "token ls", .about = "List tokens.", .mixed = true, .usage_code = EXIT_USAGE};
-    struct client cl;
+    auto_client struct client cl = {0};
     struct err e = {0};
     json_t *page = NULL, *rows, *token;
     size_t i;
@@ -78,7 +77,6 @@ static int list(int argc, char **argv)
     if (client_init(&cl, &e) < 0)
         return cmd_fail(&e, EXIT_FAILED);
     int r = client_json(&cl, "GET", "/v1/tokens?limit=1000", NULL, &page, &e);
-    client_done(&cl);
     if (r < 0)
         return cmd_fail(&e, EXIT_FAILED);
     rows = json_pack("[[s,s,s,s]]", "ID", "NAME", "AGE", "SCOPES");
@@ -100,7 +98,7 @@ static int remove_tokens(int argc, char **argv)
         .usage = "token rm ID...", .about = "Remove tokens; in force at once.", .mixed = true, .min_words = 1,
         .max_words = -1, .usage_code = EXIT_USAGE,
     };
-    struct client cl;
+    auto_client struct client cl = {0};
     struct err e = {0};
     int code = 0, done = cmd_parse(&d, &argc, argv);
 
@@ -113,7 +111,6 @@ static int remove_tokens(int argc, char **argv)
         if (client_json(&cl, "DELETE", path, NULL, NULL, &e) < 0)
             code = cmd_fail(&e, EXIT_FAILED);
     }
-    client_done(&cl);
     return code;
 }
 
