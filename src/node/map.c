@@ -113,7 +113,9 @@ static void exec_error(int error, const char *program, struct err *e)
 void map_start_error(const struct exec_record *r, const char *program, const char *cwd,
                      struct err *e)
 {
-    if (strcmp(r->step, "exec") == 0 || strcmp(r->step, "interpreter") == 0)
+    if (r->error == 0 && r->reason == END_KILLED)
+        err_set(e, ERR_GONE, "the sandbox ended before %.120s had started", program);
+    else if (strcmp(r->step, "exec") == 0 || strcmp(r->step, "interpreter") == 0)
         exec_error(r->error, program, e);
     else if (strcmp(r->step, "cwd") == 0)
         err_param(e, ERR_INVALID, "cwd", "cannot run %.120s: working directory %.120s: %s", program,
