@@ -1,8 +1,9 @@
 /*
  * main.c - quicksand-control: the API of the service and the only writer of its state
  *
- * Started by the keeper as its own user. May be killed at any instant: rows are committed before anything is done, and the
- * next start drives every half-done operation to an end. Reaches the node alone, by run_dir/node.sock.
+ * Started by the keeper as its own user. May be killed at any instant: rows are committed before
+ * anything is done, and the next start drives every half-done operation to an end. Reaches the node
+ * alone, by run_dir/node.sock.
  */
 #include <errno.h>
 #include <grp.h>
@@ -13,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "api/modal/modal.h"
 #include "api/rest/op.h"
 #include "base/conf.h"
 #include "base/log.h"
@@ -25,16 +27,18 @@
 #include "sys/seccomp_role.h"
 #include "sys/userlookup.h"
 
-#define LAST_ANSWERS_MS 200             /* between the end of all operations and the end of all connections */
+#define LAST_ANSWERS_MS 200 /* between the end of all operations and the end of all connections */
 
-static const unsigned filter_groups = SECCOMP_BASE | SECCOMP_IO | SECCOMP_UNIX | SECCOMP_INET | SECCOMP_READ_FILES
-                                      | SECCOMP_WRITE_FILES;
+static const unsigned filter_groups = SECCOMP_BASE | SECCOMP_IO | SECCOMP_UNIX | SECCOMP_INET |
+                                      SECCOMP_READ_FILES | SECCOMP_WRITE_FILES;
 
 struct control {
     struct conf conf;
     struct loop *loop;
     struct store *store;
     struct core *core;
+    struct vault *vault;
+    struct modal *modal;
     struct http_server *server;
     struct loop_timer *last;
 };
@@ -51,7 +55,8 @@ static int drop_root(const struct conf *c, struct err *e)
         return err_sys(e, -r, "look up user_control '%s'", c->user_control);
     if (u.uid == 0)
         return err_set(e, ERR_INVALID, "user_control must not be root");
-    if (setgroups(0, NULL) < 0 || setresgid(u.gid, u.gid, u.gid) < 0 || setresuid(u.uid, u.uid, u.uid) < 0)
+    if (setgroups(0, NULL) < 0 || setresgid(u.gid, u.gid, u.gid) < 0 ||
+        setresuid(u.uid, u.uid, u.uid) < 0)
         return err_sys(e, errno, "become user %s", c->user_control);
     return 0;
 }
@@ -72,7 +77,7 @@ static void on_request(struct http_stream *st, const struct http_request *rq, vo
     struct control *ct = arg;
 
     if (grpc_is_request(rq))
-        grpc_serve(st, rq, NULL, 0, NULL);      /* no gRPC method is served here yet: UNIMPLEMENTED */
+        modal_handle(ct->modal, st, rq);
     else
         rest_handle(st, rq, ct->core);
 }
@@ -113,6 +118,13 @@ static int open_state(struct control *ct, struct err *e)
         return -1;
     (void)snprintf(node, sizeof node, "unix:%s/node.sock", ct->conf.run_dir);
     ct->core = core_new(ct->loop, ct->store, node, ct->conf.data_dir);
+    ct->vault = vault_open(ct->core, ct->conf.data_dir, e);
+    if (ct->vault == NULL)
+        return -1;
+    const struct modal_config modal = {.router_listen = ct->conf.router_listen, .router_host = ct->conf.router_host};
+    ct->modal = modal_new(ct->core, ct->vault, &modal, e);
+    if (ct->modal == NULL)
+        return -1;
     (void)snprintf(path, sizeof path, "%s/control/admin-token", ct->conf.data_dir);
     return token_admin_file(ct->core, path, e);
 }
@@ -129,6 +141,7 @@ static void on_stop(int sig, void *arg)
     if (ct->last != NULL)
         return;
     log_info("stop", "signal=%d", sig);
+    vault_stop(ct->vault);
     core_stop(ct->core);
     ct->last = loop_timer_new(ct->loop, on_last, ct);
     loop_timer_set(ct->last, LAST_ANSWERS_MS);
@@ -137,10 +150,13 @@ static void on_stop(int sig, void *arg)
 static void close_all(struct control *ct)
 {
     loop_timer_free(ct->last);
-    core_stop(ct->core);                        /* calls that came after the first */
+    core_stop(ct->core); /* calls that came after the first */
     if (ct->server != NULL)
         http_server_free(ct->server);
+    modal_free(ct->modal);
+    vault_stop(ct->vault);
     core_free(ct->core);
+    vault_free(ct->vault);
     store_close(ct->store);
     loop_free(ct->loop);
 }
@@ -160,11 +176,12 @@ static int run(const char *conf_path, struct err *e)
     js_init();
     ct.loop = loop_new();
     if (open_state(&ct, e) < 0 || listen_on(&ct, e) < 0)
-        return -1;                              /* the process ends: nothing needs undoing */
+        return -1; /* the process ends: nothing needs undoing */
     loop_on_signal(ct.loop, SIGTERM, on_stop, &ct);
     loop_on_signal(ct.loop, SIGINT, on_stop, &ct);
     if (seccomp_role_install(filter_groups, e) < 0 || core_start(ct.core, e) < 0)
         return -1;
+    vault_start(ct.vault);
     log_info("start", "listen=%s data_dir=%s", ct.conf.listen, ct.conf.data_dir);
     int r = loop_run(ct.loop);
     close_all(&ct);
