@@ -31,7 +31,8 @@ void audit_flush(struct core *c)
 lost:
     store_rollback(c->store);
     c->audit_lost += n;
-    log_error("audit.lost", "lines=%zu total=%" PRIu64 " cause=\"%s\"", n, c->audit_lost, e.message);
+    log_error("audit.lost", "lines=%zu total=%" PRIu64 " cause=\"%s\"", n, c->audit_lost,
+              e.message);
 }
 
 static void on_timer(void *arg)

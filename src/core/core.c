@@ -1,7 +1,8 @@
 /*
  * core.c - making and ending core
  *
- * The control process has one. Order at the end: core_stop (every caller gets its answer), the listeners, core_free.
+ * The control process has one. Order at the end: core_stop (every caller gets its answer), the
+ * listeners, core_free.
  */
 #include "core/core.h"
 
@@ -9,7 +10,8 @@
 #include "core/internal.h"
 #include "core/life.h"
 
-struct core *core_new(struct loop *l, struct store *store, const char *node_address, const char *data_dir)
+struct core *core_new(struct loop *l, struct store *store, const char *node_address,
+                      const char *data_dir)
 {
     struct core *c = mem_zalloc(sizeof *c);
 
@@ -56,7 +58,8 @@ void core_log(enum log_level level, const char *event, const char *id, const str
 {
     char cause[512];
 
-    log_write(level, event, "id=%s code=%s cause=%s", id, err_row(e->code)->name, log_escape(e->message, cause, sizeof cause));
+    log_write(level, event, "id=%s code=%s cause=%s", id, err_row(e->code)->name,
+              log_escape(e->message, cause, sizeof cause));
 }
 
 struct loop *core_loop(struct core *c)

@@ -12,8 +12,9 @@
 
 #define KEEP_MS (24LL * 3600 * 1000)
 
-int idem_begin(struct core *c, const char *token_id, const char *key, const uint8_t hash[IDEM_HASH_SIZE],
-               const char *object, enum idem_result *ret, char ret_object[IDEM_OBJECT_SIZE], struct err *e)
+int idem_begin(struct core *c, const char *token_id, const char *key,
+               const uint8_t hash[IDEM_HASH_SIZE], const char *object, enum idem_result *ret,
+               char ret_object[IDEM_OBJECT_SIZE], struct err *e)
 {
     struct idem_row old, row = {.created_ms = clock_wall_ms()};
     struct err local = {0};
@@ -21,7 +22,8 @@ int idem_begin(struct core *c, const char *token_id, const char *key, const uint
     if (store_idem_get(c->store, token_id, key, &old, &local) == 0) {
         if (old.created_ms + KEEP_MS > row.created_ms) {
             if (memcmp(old.hash, hash, IDEM_HASH_SIZE) != 0)
-                return err_param(e, ERR_IDEMPOTENCY, "Idempotency-Key", "the key '%.128s' was used with another request", key);
+                return err_param(e, ERR_IDEMPOTENCY, "Idempotency-Key",
+                                 "the key '%.128s' was used with another request", key);
             (void)snprintf(ret_object, IDEM_OBJECT_SIZE, "%s", old.object);
             *ret = IDEM_REPLAY;
             return 0;
@@ -47,5 +49,6 @@ void idem_drop(struct core *c, const char *token_id, const char *key)
     struct err e;
 
     if (store_idem_remove(c->store, token_id, key, &e) < 0)
-        core_log(LOG_L_WARN, "idempotency.drop", "-", &e);    /* a repeat will name an object that is not there */
+        core_log(LOG_L_WARN, "idempotency.drop", "-",
+                 &e); /* a repeat will name an object that is not there */
 }

@@ -14,21 +14,21 @@
 #include "core/life.h"
 #include "json/json.h"
 
-#define CHUNK (128 * 1024)                  /* data of one message */
+#define CHUNK (128 * 1024) /* data of one message */
 #define REMOVE_TIMEOUT_MS 60000
 
 struct image_import {
     struct core *core;
-    struct grpc_call *grpc;                 /* NULL once it has ended, and while a layer is being removed */
+    struct grpc_call *grpc; /* NULL once it has ended, and while a layer is being removed */
     const struct image_import_ops *ops;
     void *ctx;
     char *name;
-    char *env;                              /* JSON object */
+    char *env; /* JSON object */
     char *workdir, *user;
-    Quicksand__Node__ImageImportResponse *reply;    /* owned */
+    Quicksand__Node__ImageImportResponse *reply; /* owned */
     bool is_bad_reply;
     bool is_cancelled;
-    char suspect[128];                      /* layer that was being removed when the import began, "" = none */
+    char suspect[128]; /* layer that was being removed when the import began, "" = none */
 };
 
 int image_name_check(const char *name, const char *param, struct err *e)
@@ -36,7 +36,8 @@ int image_name_check(const char *name, const char *param, struct err *e)
     if (spec_check_name(name, param, e) < 0)
         return -1;
     if (strncmp(name, "im-", 3) == 0)
-        return err_param(e, ERR_INVALID, param, "%s must not begin with 'im-', as image ids do", param);
+        return err_param(e, ERR_INVALID, param, "%s must not begin with 'im-', as image ids do",
+                         param);
     return 0;
 }
 
@@ -45,7 +46,11 @@ int image_config_check(const struct image_config *cfg, struct err *e)
     if (cfg->name != NULL && image_name_check(cfg->name, "name", e) < 0)
         return -1;
     const struct sandbox_spec spec = {
-        .image = "", .app = "default", .env = cfg->env, .workdir = cfg->workdir, .user = cfg->user,
+        .image = "",
+        .app = "default",
+        .env = cfg->env,
+        .workdir = cfg->workdir,
+        .user = cfg->user,
     };
     return spec_check(&spec, e);
 }
@@ -77,14 +82,16 @@ static int keep(struct image_import *im, struct image_row *row, struct err *e)
     row->user = im->user != NULL ? mem_strdup(im->user) : NULL;
     if (store_begin(s, STORE_DURABLE, e) < 0)
         return -1;
-    if (store_image_insert(s, row, e) < 0 || (im->name != NULL && store_image_name(s, im->name, row->id, e) < 0)
-        || store_commit(s, e) < 0) {
+    if (store_image_insert(s, row, e) < 0 ||
+        (im->name != NULL && store_image_name(s, im->name, row->id, e) < 0) ||
+        store_commit(s, e) < 0) {
         store_rollback(s);
         return -1;
     }
     auto_json *names = im->name != NULL ? json_pack("[s]", im->name) : json_array();
     row->names = js_text(names, false);
-    log_info("image.imported", "id=%s bytes=%lld files=%lld", row->id, (long long)row->size_bytes, (long long)row->files);
+    log_info("image.imported", "id=%s bytes=%lld files=%lld", row->id, (long long)row->size_bytes,
+             (long long)row->files);
     return 0;
 }
 
@@ -121,10 +128,13 @@ static void on_end(struct grpc_call *c, enum grpc_status status, const struct er
     if (status == GRPC_OK) {
         e = NULL;
         if (im->reply == NULL || im->is_bad_reply || im->reply->layer == NULL)
-            e = (err_set(&local, ERR_INTERNAL, "the node's answer to an import could not be read"), &local);
+            e = (err_set(&local, ERR_INTERNAL, "the node's answer to an import could not be read"),
+                 &local);
         else if (strcmp(im->suspect, im->reply->layer) == 0)
             /* The node may have found it there just before it went. */
-            e = (err_set(&local, ERR_UNAVAILABLE, "the same layer was being removed meanwhile: import it again"), &local);
+            e = (err_set(&local, ERR_UNAVAILABLE,
+                         "the same layer was being removed meanwhile: import it again"),
+                 &local);
         else if (keep(im, &row, &local) < 0)
             e = &local;
     } else if (e == NULL) {
@@ -134,7 +144,8 @@ static void on_end(struct grpc_call *c, enum grpc_status status, const struct er
     import_free(im);
 }
 
-static const struct grpc_ops import_ops = {.on_message = on_message, .on_writable = on_writable, .on_end = on_end};
+static const struct grpc_ops import_ops = {
+    .on_message = on_message, .on_writable = on_writable, .on_end = on_end};
 
 static void send_message(struct image_import *im, const Quicksand__Node__ImageImportRequest *m)
 {
@@ -146,8 +157,8 @@ static void send_message(struct image_import *im, const Quicksand__Node__ImageIm
     grpc_send(im->grpc, b.data, n);
 }
 
-struct image_import *image_import(struct core *c, const struct image_config *cfg, const struct image_import_ops *ops,
-                                  void *ctx)
+struct image_import *image_import(struct core *c, const struct image_config *cfg,
+                                  const struct image_import_ops *ops, void *ctx)
 {
     struct image_import *im = mem_zalloc(sizeof *im);
     Quicksand__Node__ImageImportRequest m = QUICKSAND__NODE__IMAGE_IMPORT_REQUEST__INIT;
@@ -161,7 +172,8 @@ struct image_import *image_import(struct core *c, const struct image_config *cfg
     im->env = cfg->env != NULL ? js_text(cfg->env, false) : mem_strdup("{}");
     im->workdir = cfg->workdir != NULL ? mem_strdup(cfg->workdir) : NULL;
     im->user = cfg->user != NULL ? mem_strdup(cfg->user) : NULL;
-    im->grpc = grpc_client_call(c->node, "/quicksand.node.Node/ImageImport", NULL, 0, 0, &import_ops, im);
+    im->grpc =
+        grpc_client_call(c->node, "/quicksand.node.Node/ImageImport", NULL, 0, 0, &import_ops, im);
     m.has_max_bytes = m.has_max_files = true;
     m.max_bytes = IMAGE_BYTES_MAX;
     m.max_files = IMAGE_FILES_MAX;
@@ -177,7 +189,7 @@ void image_import_data(struct image_import *im, const void *p, size_t n)
         size_t part = n < CHUNK ? n : CHUNK;
         Quicksand__Node__ImageImportRequest m = QUICKSAND__NODE__IMAGE_IMPORT_REQUEST__INIT;
         m.has_data = true;
-        m.data.data = (uint8_t *)(uintptr_t)at;     /* packing only reads */
+        m.data.data = (uint8_t *)(uintptr_t)at; /* packing only reads */
         m.data.len = part;
         send_message(im, &m);
         at += part;
@@ -200,7 +212,7 @@ void image_import_cancel(struct image_import *im)
 {
     im->is_cancelled = true;
     if (im->grpc != NULL)
-        grpc_cancel(im->grpc);                      /* freed when its end is reported */
+        grpc_cancel(im->grpc); /* freed when its end is reported */
 }
 
 int image_get(struct core *c, const char *id_or_name, struct image_row *ret, struct err *e)
@@ -208,12 +220,14 @@ int image_get(struct core *c, const char *id_or_name, struct image_row *ret, str
     return store_image_get(c->store, id_or_name, ret, e);
 }
 
-int image_set_name(struct core *c, const char *name, const char *id_or_name, struct image_row *ret, struct err *e)
+int image_set_name(struct core *c, const char *name, const char *id_or_name, struct image_row *ret,
+                   struct err *e)
 {
     auto_image_row row = {0};
 
-    if (image_name_check(name, "name", e) < 0 || store_image_get(c->store, id_or_name, &row, e) < 0
-        || store_image_name(c->store, name, row.id, e) < 0)
+    if (image_name_check(name, "name", e) < 0 ||
+        store_image_get(c->store, id_or_name, &row, e) < 0 ||
+        store_image_name(c->store, name, row.id, e) < 0)
         return -1;
     return store_image_get(c->store, name, ret, e);
 }
@@ -257,7 +271,7 @@ static void on_removed(void *ctx, const ProtobufCMessage *reply, const struct er
 
     c->removing[0] = '\0';
     if (e != NULL && e->code != ERR_NOT_FOUND)
-        core_log(LOG_L_WARN, "layer.remove", r->layer, e);   /* the sweep tries again */
+        core_log(LOG_L_WARN, "layer.remove", r->layer, e); /* the sweep tries again */
     else if (store_garbage_remove(c->store, r->layer, &local) < 0)
         core_log(LOG_L_WARN, "layer.remove", r->layer, &local);
     else
@@ -282,5 +296,6 @@ void images_sweep(struct core *c)
     }
     memcpy(c->removing, r->layer, sizeof c->removing);
     rq.layer = r->layer;
-    (void)node_unary(c, "LayerDelete", &rq.base, &quicksand__node__empty__descriptor, REMOVE_TIMEOUT_MS, true, on_removed, r);
+    (void)node_unary(c, "LayerDelete", &rq.base, &quicksand__node__empty__descriptor,
+                     REMOVE_TIMEOUT_MS, true, on_removed, r);
 }

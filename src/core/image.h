@@ -1,8 +1,8 @@
 /*
  * image.h - images: rows over layers that the nodes hold
  *
- * Called by the dialects. A layer that no image names any more is removed from the node, but never while an import is under
- * way: the import may be about to name it.
+ * Called by the dialects. A layer that no image names any more is removed from the node, but never
+ * while an import is under way: the import may be about to name it.
  */
 #ifndef QS_CORE_IMAGE_H
 #define QS_CORE_IMAGE_H
@@ -41,7 +41,8 @@ void image_import_cancel(struct image_import *im);          /* the bytes broke o
 
 int image_get(struct core *c, const char *id_or_name, struct image_row *ret, struct err *e);
 int image_set_name(struct core *c, const char *name, const char *id_or_name, struct image_row *ret, struct err *e);
-/* ERR_CONFLICT while a live sandbox uses it. The rows are gone when it returns, the layers soon after. */
+/* ERR_CONFLICT while a live sandbox uses it. The rows are gone when it returns, the layers soon
+ * after. */
 int image_remove(struct core *c, const char *id_or_name, struct err *e);
 int image_name_check(const char *name, const char *param, struct err *e);
 

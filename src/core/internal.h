@@ -48,9 +48,11 @@ struct core {
     struct loop_timer *audit_timer;
 };
 
-/* core.c: something failed; the message may hold a peer's text and is escaped. `id` is the object, "-" = none. */
+/* core.c: something failed; the message may hold a peer's text and is escaped. `id` is the
+ * object, "-" = none. */
 void core_log(enum log_level level, const char *event, const char *id, const struct err *e);
-/* node_call.c: answers whatever is under way with "stopping"; frees what is left once the connection is gone. */
+/* node_call.c: answers whatever is under way with "stopping"; frees what is left once the
+ * connection is gone. */
 void node_calls_fail_all(struct core *c);
 void node_calls_free_all(struct core *c);
 /* sandbox_recover.c: starts recovery and the timers, and ends them. */

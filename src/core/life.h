@@ -1,8 +1,10 @@
 /*
- * life.h - private to core: the table of sandboxes that have not ended, and the one function that changes a state
+ * life.h - private to core: the table of sandboxes that have not ended, and the one function that
+ * changes a state
  *
- * Every row in a state other than ended has a box. A box is busy while it is created or removed: who wants something else
- * of the sandbox waits for that (life_wait), so these two never overlap with anything.
+ * Every row in a state other than ended has a box. A box is busy while it is created or removed:
+ * who wants something else of the sandbox waits for that (life_wait), so these two never overlap
+ * with anything.
  */
 #ifndef QS_CORE_LIFE_H
 #define QS_CORE_LIFE_H
@@ -32,10 +34,11 @@ struct box {
 
 struct box *life_box(struct core *c, const char *id);           /* NULL = ended, or no such sandbox */
 struct box *life_add(struct core *c, const struct sandbox_row *row);
-/* Changes the state in row, store and box, and logs it. Into ended: with the exit fields of *row; the box is gone then.
- * A change that the table forbids is ERR_CONFLICT. */
+/* Changes the state in row, store and box, and logs it. Into ended: with the exit fields of
+ * *row; the box is gone then. A change that the table forbids is ERR_CONFLICT. */
 int life_move(struct core *c, struct sandbox_row *row, enum store_state to, struct err *e);
-/* The two halves of it, for a change that is one of several in a transaction: store, commit, then apply. */
+/* The two halves of it, for a change that is one of several in a transaction: store, commit,
+ * then apply. */
 int life_store(struct core *c, const struct sandbox_row *row, enum store_state to, struct err *e);
 void life_apply(struct core *c, struct sandbox_row *row, enum store_state to);
 /* The row has been removed: frees the box and wakes who waits. */
@@ -56,8 +59,8 @@ int life_lost(struct core *c, const char *id, struct err *e);
 void life_answer(struct core *c, const char *id, sandbox_fn fn, void *ctx);
 void life_view(struct core *c, const struct sandbox_row *row, struct sandbox *ret);
 
-/* Asks the node to remove a sandbox whose row is in state deleting, then removes the row. `fn` (may be NULL) gets NULL or
- * the error; after an error the poll tries again. */
+/* Asks the node to remove a sandbox whose row is in state deleting, then removes the row. `fn`
+ * (may be NULL) gets NULL or the error; after an error the poll tries again. */
 typedef void (*life_removed_fn)(void *ctx, const struct err *e);
 void life_remove(struct core *c, struct box *b, life_removed_fn fn, void *ctx);
 
@@ -70,7 +73,8 @@ void poll_wake(struct core *c);
 int spec_check(const struct sandbox_spec *s, struct err *e);
 int spec_check_name(const char *name, const char *param, struct err *e);
 int spec_check_tags(const json_t *tags, bool null_is_allowed, struct err *e);
-/* The text kept in the row: what does not change, with the image's defaults merged in. The caller frees. */
+/* The text kept in the row: what does not change, with the image's defaults merged in. The
+ * caller frees. */
 char *spec_text(const struct sandbox_spec *s, const struct image_row *image, struct err *e);
 /* Calls fn with the node's request for a row. */
 int spec_with_request(const struct sandbox_row *row, const struct image_row *image,

@@ -1,9 +1,9 @@
 /*
  * node_call.c - unary calls of the node
  *
- * Called by everything in core and by the dialects. A call whose transport failed is repeated with growing pauses when
- * the caller says that repeating is harmless. The deadline of a try starts anew; the time for repeating begins with the
- * first failure.
+ * Called by everything in core and by the dialects. A call whose transport failed is repeated with
+ * growing pauses when the caller says that repeating is harmless. The deadline of a try starts
+ * anew; the time for repeating begins with the first failure.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,20 +18,20 @@
 
 struct node_call {
     struct core *core;
-    struct node_call *next, **link;     /* core->calls */
+    struct node_call *next, **link; /* core->calls */
     char path[64];
-    void *request;                      /* packed; owned */
+    void *request; /* packed; owned */
     size_t request_len;
     const ProtobufCMessageDescriptor *reply_type;
     uint64_t timeout_ms;
     bool retry;
-    int64_t retry_until_ms;             /* CLOCK_BOOTTIME; 0 = it has not failed yet */
+    int64_t retry_until_ms; /* CLOCK_BOOTTIME; 0 = it has not failed yet */
     uint64_t pause_ms;
-    struct loop_timer *timer;           /* the pause before the next try; NULL when none is wanted */
-    struct grpc_call *grpc;             /* the try under way, NULL in a pause */
-    ProtobufCMessage *reply;            /* owned */
+    struct loop_timer *timer; /* the pause before the next try; NULL when none is wanted */
+    struct grpc_call *grpc;   /* the try under way, NULL in a pause */
+    ProtobufCMessage *reply;  /* owned */
     bool is_bad_reply;
-    node_reply_fn fn;                   /* NULL once cancelled */
+    node_reply_fn fn; /* NULL once cancelled */
     void *ctx;
 };
 
@@ -76,7 +76,7 @@ static void on_end(struct grpc_call *c, enum grpc_status status, const struct er
     struct err local = {0};
 
     nc->grpc = NULL;
-    if (nc->fn == NULL) {               /* cancelled */
+    if (nc->fn == NULL) { /* cancelled */
         call_free(nc);
         return;
     }
@@ -96,7 +96,8 @@ static void on_end(struct grpc_call *c, enum grpc_status status, const struct er
     int64_t now = clock_boot_ms();
     if (nc->retry_until_ms == 0)
         nc->retry_until_ms = now + RETRY_FOR_MS;
-    if (e->code == ERR_UNAVAILABLE && nc->retry && now < nc->retry_until_ms && !nc->core->is_stopping) {
+    if (e->code == ERR_UNAVAILABLE && nc->retry && now < nc->retry_until_ms &&
+        !nc->core->is_stopping) {
         loop_timer_set(nc->timer, nc->pause_ms);
         nc->pause_ms = nc->pause_ms * 2 < RETRY_MOST_MS ? nc->pause_ms * 2 : RETRY_MOST_MS;
         return;
@@ -115,15 +116,15 @@ static void start(void *arg)
     nc->reply = NULL;
     nc->is_bad_reply = false;
     if (nc->core->is_stopping)
-        return;                         /* node_calls_fail_all answers it */
+        return; /* node_calls_fail_all answers it */
     nc->grpc = grpc_client_call(nc->core->node, nc->path, NULL, 0, nc->timeout_ms, &ops, nc);
     grpc_send(nc->grpc, nc->request, nc->request_len);
     grpc_send_end(nc->grpc);
 }
 
 struct node_call *node_unary(struct core *c, const char *method, const ProtobufCMessage *request,
-                             const ProtobufCMessageDescriptor *reply_type, uint64_t timeout_ms, bool retry,
-                             node_reply_fn fn, void *ctx)
+                             const ProtobufCMessageDescriptor *reply_type, uint64_t timeout_ms,
+                             bool retry, node_reply_fn fn, void *ctx)
 {
     struct node_call *nc = mem_zalloc(sizeof *nc);
 
@@ -153,9 +154,9 @@ void node_call_cancel(struct node_call *nc)
 {
     nc->fn = NULL;
     if (nc->core->is_stopping)
-        return;                         /* the list is being walked; freed with the core */
+        return; /* the list is being walked; freed with the core */
     if (nc->grpc != NULL)
-        grpc_cancel(nc->grpc);          /* freed when its end is reported */
+        grpc_cancel(nc->grpc); /* freed when its end is reported */
     else
         call_free(nc);
 }
@@ -178,5 +179,5 @@ void node_calls_fail_all(struct core *c)
 void node_calls_free_all(struct core *c)
 {
     while (c->calls != NULL)
-        call_free(c->calls);    /* NOLINT(clang-analyzer-unix.Malloc): takes it off the list */
+        call_free(c->calls); /* NOLINT(clang-analyzer-unix.Malloc): takes it off the list */
 }

@@ -1,8 +1,9 @@
 /*
  * sandbox.h - the life of sandboxes
  *
- * Called by every dialect. Functions with a callback answer exactly once, perhaps before they return; the texts and rows
- * handed to the callback are valid during it. A sandbox that is being removed does not exist for callers.
+ * Called by every dialect. Functions with a callback answer exactly once, perhaps before they
+ * return; the texts and rows handed to the callback are valid during it. A sandbox that is being
+ * removed does not exist for callers.
  */
 #ifndef QS_CORE_SANDBOX_H
 #define QS_CORE_SANDBOX_H
@@ -31,8 +32,8 @@ typedef void (*sandbox_fn)(void *ctx, const struct sandbox *sb, const struct err
 
 enum sandbox_if_exists { IF_EXISTS_ERROR, IF_EXISTS_RETURN, IF_EXISTS_REPLACE };
 
-/* Everything is borrowed during sandbox_create. The dialect has checked ranges; names, tags, environment and command are
- * checked here. */
+/* Everything is borrowed during sandbox_create. The dialect has checked ranges; names, tags,
+ * environment and command are checked here. */
 struct sandbox_spec {
     const char *image;              /* id or name */
     const char *app;
@@ -58,11 +59,13 @@ struct sandbox_spec {
     const json_t *dialect;          /* what the dialect wants to find again in the row's spec; NULL = nothing */
 };
 
-/* `token_id` made the call; with `key` (NULL = none) a repetition of the same request (hash) finds the same sandbox. */
+/* `token_id` made the call; with `key` (NULL = none) a repetition of the same request (hash)
+ * finds the same sandbox. */
 void sandbox_create(struct core *c, const struct sandbox_spec *spec, const char *token_id, const char *key,
                     const uint8_t hash[IDEM_HASH_SIZE], sandbox_fn fn, void *ctx);
 
-/* The sandbox as it is: its node is asked while it lives. With wait_ms, as soon as it has ended, or as it is then. */
+/* The sandbox as it is: its node is asked while it lives. With wait_ms, as soon as it has ended,
+ * or as it is then. */
 struct sandbox_wait;
 struct sandbox_wait *sandbox_get(struct core *c, const char *id, uint64_t wait_ms, sandbox_fn fn, void *ctx);
 void sandbox_wait_cancel(struct sandbox_wait *w);   /* fn is not called any more; NULL (answered already) is accepted */
@@ -88,11 +91,13 @@ void sandbox_update(struct core *c, const char *id, const struct sandbox_patch *
 
 /* Tags: JSON object as text (the caller frees) and revision. */
 int sandbox_tags_get(struct core *c, const char *id, char **ret_tags, int64_t *ret_revision, struct err *e);
-/* Replaces, or with `merge` changes single ones (null removes); expected -1 = whatever the revision is. */
+/* Replaces, or with `merge` changes single ones (null removes); expected -1 = whatever the
+ * revision is. */
 int sandbox_tags_set(struct core *c, const char *id, const json_t *tags, bool merge, int64_t expected, char **ret_tags,
                      int64_t *ret_revision, struct err *e);
 
-/* Calls fn (perhaps at once) when what has ended up to now is known, as far as the node can be reached: before a list. */
+/* Calls fn (perhaps at once) when what has ended up to now is known, as far as the node can be
+ * reached: before a list. */
 void sandbox_refresh(struct core *c, void (*fn)(void *ctx), void *ctx);
 /* Of the store, with what was seen last of live ones. */
 typedef void (*sandbox_each_fn)(void *ctx, const struct sandbox *sb);

@@ -1,10 +1,11 @@
 /*
  * sandbox_create.c - making a sandbox
  *
- * One commit writes the row as `creating` together with its name and its idempotency key; then the node is asked; a second
- * commit makes it `running`. A creation that fails removes the row again, so neither name nor key stay taken, and the node
- * removes what it may have made. When the process dies in between, the next start finishes a creation that has a key (its
- * client will ask again) and removes any other (its client got no id).
+ * One commit writes the row as `creating` together with its name and its idempotency key; then the
+ * node is asked; a second commit makes it `running`. A creation that fails removes the row again,
+ * so neither name nor key stay taken, and the node removes what it may have made. When the process
+ * dies in between, the next start finishes a creation that has a key (its client will ask again)
+ * and removes any other (its client got no id).
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,20 +16,20 @@
 #include "core/life.h"
 #include "json/json.h"
 
-#define CREATE_TIMEOUT_MS 120000        /* the node's own limits are shorter */
-#define TRIES 8                         /* holders of a name that came and went meanwhile */
+#define CREATE_TIMEOUT_MS 120000 /* the node's own limits are shorter */
+#define TRIES 8                  /* holders of a name that came and went meanwhile */
 
 struct creation {
     struct core *core;
-    struct sandbox_row row;             /* id is fixed; the rest is written once */
+    struct sandbox_row row; /* id is fixed; the rest is written once */
     struct image_row image;
     enum sandbox_if_exists if_exists;
-    char *token, *key;                  /* owned; key NULL = none */
+    char *token, *key; /* owned; key NULL = none */
     uint8_t hash[IDEM_HASH_SIZE];
-    int64_t timeout_ms;                 /* 0 = no cap */
+    int64_t timeout_ms; /* 0 = no cap */
     int tries;
     struct life_waiter waiter;
-    char holder[ID_SIZE];               /* whoever has the name */
+    char holder[ID_SIZE]; /* whoever has the name */
     char replayed[IDEM_OBJECT_SIZE];
     struct err failure;
     sandbox_fn fn;
@@ -69,13 +70,14 @@ static void on_found(void *ctx, const struct sandbox *sb, const struct err *e)
     creation_free(cr);
 }
 
-/* --- the node ------------------------------------------------------------------------------------------------------ */
+/* --- the node -------------------------------------------------------------------------------- */
 
 static void on_cleaned(void *ctx, const struct err *e)
 {
     struct creation *cr = ctx;
 
-    fail(cr, &cr->failure);             /* why the creation failed, not how the cleaning went: that goes on by itself */
+    /* Why the creation failed, not how the cleaning went: that goes on by itself. */
+    fail(cr, &cr->failure);
 }
 
 /* The node could not make it: name and key are free from here on. */
@@ -87,8 +89,9 @@ static void undo(struct creation *cr, const struct err *e)
 
     cr->failure = *e;
     core_log(LOG_L_WARN, "sandbox.create", cr->row.id, e);
-    if (store_begin(c->store, STORE_FAST, &local) < 0 || store_idem_remove_object(c->store, cr->row.id, &local) < 0
-        || life_move(c, &cr->row, STORE_DELETING, &local) < 0 || store_commit(c->store, &local) < 0) {
+    if (store_begin(c->store, STORE_FAST, &local) < 0 ||
+        store_idem_remove_object(c->store, cr->row.id, &local) < 0 ||
+        life_move(c, &cr->row, STORE_DELETING, &local) < 0 || store_commit(c->store, &local) < 0) {
         store_rollback(c->store);
         core_log(LOG_L_ERROR, "sandbox.create", cr->row.id, &local);
     }
@@ -103,7 +106,7 @@ static void on_created(void *ctx, const ProtobufCMessage *reply, const struct er
     struct box *b = life_box(c, cr->row.id);
     struct err local;
 
-    if (e != NULL && c->is_stopping) {  /* the next start decides */
+    if (e != NULL && c->is_stopping) { /* the next start decides */
         fail(cr, e);
         return;
     }
@@ -116,7 +119,7 @@ static void on_created(void *ctx, const ProtobufCMessage *reply, const struct er
         undo(cr, &local);
         return;
     }
-    if (life_observe(c, s, &local) < 0)     /* it may have ended already; the poll tries again */
+    if (life_observe(c, s, &local) < 0) /* it may have ended already; the poll tries again */
         core_log(LOG_L_WARN, "sandbox.end", cr->row.id, &local);
     char id[ID_SIZE];
     memcpy(id, cr->row.id, sizeof id);
@@ -132,8 +135,8 @@ static void send_request(void *ctx, const Quicksand__Node__CreateRequest *rq)
 {
     struct creation *cr = ctx;
 
-    (void)node_unary(cr->core, "Create", &rq->base, &quicksand__node__sandbox__descriptor, CREATE_TIMEOUT_MS, true, on_created,
-                     cr);
+    (void)node_unary(cr->core, "Create", &rq->base, &quicksand__node__sandbox__descriptor,
+                     CREATE_TIMEOUT_MS, true, on_created, cr);
 }
 
 static void ask_node(struct creation *cr)
@@ -144,7 +147,7 @@ static void ask_node(struct creation *cr)
         undo(cr, &e);
 }
 
-/* --- a name that is taken ------------------------------------------------------------------------------------------ */
+/* --- a name that is taken -------------------------------------------------------------------- */
 
 static void on_holder_free(void *ctx)
 {
@@ -155,8 +158,8 @@ static void name_is_taken(struct creation *cr)
 {
     struct err e;
 
-    err_param(&e, ERR_EXISTS, "name", "the app '%s' has a live sandbox '%s' already: %s", cr->row.app, cr->row.name,
-              cr->holder);
+    err_param(&e, ERR_EXISTS, "name", "the app '%s' has a live sandbox '%s' already: %s",
+              cr->row.app, cr->row.name, cr->holder);
     fail(cr, &e);
 }
 
@@ -168,7 +171,8 @@ static void on_holder_seen(void *ctx, const struct sandbox *sb, const struct err
         fail(cr, e);
         return;
     }
-    if (e != NULL || sb->row->state == STORE_ENDED) {   /* it had ended, unnoticed: the name is free */
+    if (e != NULL ||
+        sb->row->state == STORE_ENDED) { /* it had ended, unnoticed: the name is free */
         claim(cr);
         return;
     }
@@ -203,11 +207,12 @@ static void wait_for_holder(struct creation *cr)
     (void)sandbox_get(c, cr->holder, 0, on_holder_seen, cr);
 }
 
-/* --- the row ------------------------------------------------------------------------------------------------------- */
+/* --- the row --------------------------------------------------------------------------------- */
 
 enum claimed { CLAIMED, REPLAY, TAKEN, REPLACED, FAILED };
 
-/* With if_exists=replace the name passes from the row of the holder to the new one in the same transaction. */
+/* With if_exists=replace the name passes from the row of the holder to the new one in the same
+ * transaction. */
 static enum claimed write_rows(struct creation *cr, struct sandbox_row *holder, struct err *e)
 {
     struct core *c = cr->core;
@@ -223,7 +228,8 @@ static enum claimed write_rows(struct creation *cr, struct sandbox_row *holder, 
         cr->replayed[0] = '\0';
     }
     if (cr->row.name[0] != '\0') {
-        if (store_sandbox_by_name(c->store, cr->row.app, cr->row.name, false, holder, &local) == 0) {
+        if (store_sandbox_by_name(c->store, cr->row.app, cr->row.name, false, holder, &local) ==
+            0) {
             struct box *b = life_box(c, holder->id);
             memcpy(cr->holder, holder->id, sizeof cr->holder);
             if (cr->if_exists != IF_EXISTS_REPLACE || (b != NULL && b->is_busy))
@@ -238,8 +244,8 @@ static enum claimed write_rows(struct creation *cr, struct sandbox_row *holder, 
     }
     cr->row.created_us = clock_wall_us();
     cr->row.expires_ms = cr->timeout_ms != 0 ? cr->row.created_us / 1000 + cr->timeout_ms : 0;
-    if (store_app_ensure(c->store, cr->row.app, cr->row.created_us, e) < 0
-        || store_sandbox_insert(c->store, &cr->row, e) < 0)
+    if (store_app_ensure(c->store, cr->row.app, cr->row.created_us, e) < 0 ||
+        store_sandbox_insert(c->store, &cr->row, e) < 0)
         return FAILED;
     return is_evicting ? REPLACED : CLAIMED;
 }
@@ -249,7 +255,7 @@ static void on_evicted(void *ctx, const struct err *e)
     struct creation *cr = ctx;
 
     if (e != NULL)
-        undo(cr, e);                    /* the old one goes on being removed */
+        undo(cr, e); /* the old one goes on being removed */
     else
         ask_node(cr);
 }
@@ -261,8 +267,9 @@ static void on_replay_free(void *ctx)
     struct idem_row row;
     struct err e;
 
-    if (store_idem_get(cr->core->store, cr->token, cr->key, &row, &e) < 0 || strcmp(row.object, cr->replayed) != 0)
-        claim(cr);                      /* the first try failed and left nothing: this is now the first */
+    if (store_idem_get(cr->core->store, cr->token, cr->key, &row, &e) < 0 ||
+        strcmp(row.object, cr->replayed) != 0)
+        claim(cr); /* the first try failed and left nothing: this is now the first */
     else
         (void)sandbox_get(cr->core, cr->replayed, 0, on_found, cr);
 }
@@ -308,8 +315,8 @@ static void claim(struct creation *cr)
     }
 }
 
-void sandbox_create(struct core *c, const struct sandbox_spec *spec, const char *token_id, const char *key,
-                    const uint8_t hash[IDEM_HASH_SIZE], sandbox_fn fn, void *ctx)
+void sandbox_create(struct core *c, const struct sandbox_spec *spec, const char *token_id,
+                    const char *key, const uint8_t hash[IDEM_HASH_SIZE], sandbox_fn fn, void *ctx)
 {
     struct creation *cr = mem_zalloc(sizeof *cr);
     struct sandbox_row *r = &cr->row;

@@ -159,8 +159,8 @@ void life_wake_all(struct core *c)
 int life_store(struct core *c, const struct sandbox_row *row, enum store_state to, struct err *e)
 {
     if ((allowed[row->state] & TO(to)) == 0)
-        return err_set(e, ERR_CONFLICT, "the sandbox %s is %s and cannot become %s", row->id, state_names[row->state],
-                       state_names[to]);
+        return err_set(e, ERR_CONFLICT, "the sandbox %s is %s and cannot become %s", row->id,
+                       state_names[row->state], state_names[to]);
     if (to == STORE_ENDED)
         return store_sandbox_end(c->store, row, e);
     return store_sandbox_set_state(c->store, row->id, to, row->started_ms, e);
@@ -170,8 +170,8 @@ void life_apply(struct core *c, struct sandbox_row *row, enum store_state to)
 {
     struct box *b = life_box(c, row->id);
 
-    log_info("sandbox.state", "id=%s from=%s to=%s reason=%s", row->id, state_names[row->state], state_names[to],
-             to == STORE_ENDED ? row->reason : "-");
+    log_info("sandbox.state", "id=%s from=%s to=%s reason=%s", row->id, state_names[row->state],
+             state_names[to], to == STORE_ENDED ? row->reason : "-");
     row->state = (uint8_t)to;
     if (b == NULL) {
         if (to != STORE_ENDED)
@@ -210,7 +210,8 @@ static void note(struct box *b, const Quicksand__Node__Sandbox *s)
 {
     b->seen.state = (uint8_t)s->state;
     b->seen.last_activity_ms = s->last_activity_ms;
-    (void)snprintf(b->seen.last_activity, sizeof b->seen.last_activity, "%s", s->last_activity != NULL ? s->last_activity : "");
+    (void)snprintf(b->seen.last_activity, sizeof b->seen.last_activity, "%s",
+                   s->last_activity != NULL ? s->last_activity : "");
     if (s->usage == NULL)
         return;
     b->seen.cpu_us = s->usage->cpu_us;
@@ -230,7 +231,8 @@ static void fill_exit(struct sandbox_row *row, const Quicksand__Node__Sandbox *s
     row->code = s->signal != 0 || !s->has_code ? -1 : s->code;
     (void)snprintf(row->actor, sizeof row->actor, "%s", s->actor != NULL ? s->actor : "");
     row->last_activity_ms = s->last_activity_ms;
-    (void)snprintf(row->last_activity, sizeof row->last_activity, "%s", s->last_activity != NULL ? s->last_activity : "");
+    (void)snprintf(row->last_activity, sizeof row->last_activity, "%s",
+                   s->last_activity != NULL ? s->last_activity : "");
     (void)snprintf(row->message, sizeof row->message, "%s", s->message != NULL ? s->message : "");
     if (s->usage != NULL) {
         row->cpu_us = s->usage->cpu_us;
@@ -308,7 +310,7 @@ void life_answer(struct core *c, const char *id, sandbox_fn fn, void *ctx)
     fn(ctx, &sb, NULL);
 }
 
-/* --- removal ------------------------------------------------------------------------------------------------------- */
+/* --- removal --------------------------------------------------------------------------------- */
 
 struct removal {
     struct core *core;
@@ -352,5 +354,6 @@ void life_remove(struct core *c, struct box *b, life_removed_fn fn, void *ctx)
     r->ctx = ctx;
     b->is_busy = true;
     rq.sandbox_id = r->id;
-    (void)node_unary(c, "Destroy", &rq.base, &quicksand__node__empty__descriptor, DESTROY_TIMEOUT_MS, true, on_destroyed, r);
+    (void)node_unary(c, "Destroy", &rq.base, &quicksand__node__empty__descriptor,
+                     DESTROY_TIMEOUT_MS, true, on_destroyed, r);
 }

@@ -13,19 +13,20 @@
 #include "json/json.h"
 
 #define ASK_TIMEOUT_MS 10000
-#define WAIT_CHUNK_MS 10000             /* of one Get: repeated for a node that restarted, it waits no longer than this anew */
-#define WAIT_MARGIN_MS 10000            /* the node answers before the call's deadline */
+#define WAIT_CHUNK_MS \
+    10000 /* of one Get: repeated for a node that restarted, it waits no longer than this anew */
+#define WAIT_MARGIN_MS 10000 /* the node answers before the call's deadline */
 
-/* --- get ----------------------------------------------------------------------------------------------------------- */
+/* --- get ------------------------------------------------------------------------------------- */
 
 struct sandbox_wait {
     struct core *core;
     char id[ID_SIZE];
-    int64_t until_ms;                   /* CLOCK_BOOTTIME; 0 = no wait */
+    int64_t until_ms; /* CLOCK_BOOTTIME; 0 = no wait */
     struct life_waiter waiter;
     struct node_call *call;
     bool is_answered;
-    bool is_starting;                   /* inside sandbox_get: it frees */
+    bool is_starting; /* inside sandbox_get: it frees */
     sandbox_fn fn;
     void *ctx;
 };
@@ -85,8 +86,8 @@ static void ask(struct sandbox_wait *w)
     rq.sandbox_id = w->id;
     rq.has_wait_ms = true;
     rq.wait_ms = left > 0 ? (uint32_t)(left < WAIT_CHUNK_MS ? left : WAIT_CHUNK_MS) : 0;
-    w->call = node_unary(w->core, "Get", &rq.base, &quicksand__node__sandbox__descriptor, rq.wait_ms + ASK_TIMEOUT_MS, true,
-                         on_got, w);
+    w->call = node_unary(w->core, "Get", &rq.base, &quicksand__node__sandbox__descriptor,
+                         rq.wait_ms + ASK_TIMEOUT_MS, true, on_got, w);
 }
 
 static void look(void *ctx)
@@ -112,7 +113,8 @@ static void look(void *ctx)
         wait_reply(w);
 }
 
-struct sandbox_wait *sandbox_get(struct core *c, const char *id, uint64_t wait_ms, sandbox_fn fn, void *ctx)
+struct sandbox_wait *sandbox_get(struct core *c, const char *id, uint64_t wait_ms, sandbox_fn fn,
+                                 void *ctx)
 {
     struct sandbox_wait *w = mem_zalloc(sizeof *w);
 
@@ -123,7 +125,8 @@ struct sandbox_wait *sandbox_get(struct core *c, const char *id, uint64_t wait_m
     w->ctx = ctx;
     w->is_starting = true;
     look(w);
-    w->is_starting = false;     /* NOLINT(clang-analyzer-unix.Malloc): while starting, an answer does not free */
+    w->is_starting =
+        false; /* NOLINT(clang-analyzer-unix.Malloc): while starting, an answer does not free */
     if (!w->is_answered)
         return w;
     free(w);
@@ -140,7 +143,7 @@ void sandbox_wait_cancel(struct sandbox_wait *w)
     free(w);
 }
 
-/* --- terminate ----------------------------------------------------------------------------------------------------- */
+/* --- terminate ------------------------------------------------------------------------------- */
 
 struct ending {
     struct core *core;
@@ -213,11 +216,12 @@ static void terminate(void *ctx)
     rq.has_grace_ms = t->grace_ms >= 0;
     rq.grace_ms = (uint32_t)grace;
     rq.wait_ms = (uint32_t)wait;
-    (void)node_unary(c, "Terminate", &rq.base, &quicksand__node__sandbox__descriptor, (uint64_t)wait + WAIT_MARGIN_MS, true,
-                     on_terminated, t);
+    (void)node_unary(c, "Terminate", &rq.base, &quicksand__node__sandbox__descriptor,
+                     (uint64_t)wait + WAIT_MARGIN_MS, true, on_terminated, t);
 }
 
-void sandbox_terminate(struct core *c, const char *id, const struct sandbox_end_how *how, sandbox_fn fn, void *ctx)
+void sandbox_terminate(struct core *c, const char *id, const struct sandbox_end_how *how,
+                       sandbox_fn fn, void *ctx)
 {
     struct ending *t = mem_zalloc(sizeof *t);
 
@@ -231,10 +235,10 @@ void sandbox_terminate(struct core *c, const char *id, const struct sandbox_end_
     t->ctx = ctx;
     t->waiter.fn = terminate;
     t->waiter.ctx = t;
-    life_wait(c, id, &t->waiter);       /* one that is being created is ended once it is there */
+    life_wait(c, id, &t->waiter); /* one that is being created is ended once it is there */
 }
 
-/* --- delete -------------------------------------------------------------------------------------------------------- */
+/* --- delete ---------------------------------------------------------------------------------- */
 
 static void on_deleted(void *ctx, const struct err *e)
 {
@@ -244,13 +248,14 @@ static void on_deleted(void *ctx, const struct err *e)
     free(t);
 }
 
-static void delete(void *ctx)
+static void delete (void *ctx)
 {
     struct ending *t = ctx;
     auto_sandbox_row row = {0};
     struct err e;
 
-    if (life_row(t->core, t->id, &row, &e) < 0 || life_move(t->core, &row, STORE_DELETING, &e) < 0) {
+    if (life_row(t->core, t->id, &row, &e) < 0 ||
+        life_move(t->core, &row, STORE_DELETING, &e) < 0) {
         on_deleted(t, &e);
         return;
     }
@@ -270,7 +275,7 @@ void sandbox_delete(struct core *c, const char *id, sandbox_fn fn, void *ctx)
     life_wait(c, id, &t->waiter);
 }
 
-/* --- change -------------------------------------------------------------------------------------------------------- */
+/* --- change ---------------------------------------------------------------------------------- */
 
 struct change {
     struct core *core;
@@ -288,20 +293,24 @@ static void change_fail(struct change *ch, const struct err *e)
     free(ch);
 }
 
-static int new_deadline(const struct sandbox_patch *p, const struct sandbox_row *row, int64_t *ret, struct err *e)
+static int new_deadline(const struct sandbox_patch *p, const struct sandbox_row *row, int64_t *ret,
+                        struct err *e)
 {
     int64_t most = row->created_us / 1000 + LIMIT_LIFETIME_MAX * 1000;
     const char *param = p->has_extend ? "extend_s" : "expires_at";
     int64_t at = row->expires_ms;
 
     if (p->has_extend && at == 0)
-        return err_param(e, ERR_CONFLICT, param, "the sandbox %s has no deadline to extend", row->id);
+        return err_param(e, ERR_CONFLICT, param, "the sandbox %s has no deadline to extend",
+                         row->id);
     if (p->has_extend && __builtin_add_overflow(at, p->extend_ms, &at))
         at = INT64_MAX;
     if (p->has_expires)
         at = p->expires_ms;
     if (at > most)
-        return err_param(e, ERR_INVALID, param, "the deadline would be over %lld s after the creation", LIMIT_LIFETIME_MAX);
+        return err_param(e, ERR_INVALID, param,
+                         "the deadline would be over %lld s after the creation",
+                         LIMIT_LIFETIME_MAX);
     if (at != 0 && at <= clock_wall_ms())
         return err_param(e, ERR_INVALID, param, "the deadline would be in the past");
     *ret = at;
@@ -321,10 +330,12 @@ static int write_change(struct change *ch, struct sandbox_row *row, struct err *
         return -1;
     if (p->has_name && store_sandbox_set_name(s, row->id, ch->name, e) < 0) {
         if (e->code == ERR_EXISTS)
-            err_param(e, ERR_EXISTS, "name", "the app '%s' has a live sandbox '%s' already", row->app, ch->name);
+            err_param(e, ERR_EXISTS, "name", "the app '%s' has a live sandbox '%s' already",
+                      row->app, ch->name);
         goto fail;
     }
-    if (store_sandbox_set_times(s, row->id, row->expires_ms, row->idle_ms, e) < 0 || store_commit(s, e) < 0)
+    if (store_sandbox_set_times(s, row->id, row->expires_ms, row->idle_ms, e) < 0 ||
+        store_commit(s, e) < 0)
         goto fail;
     return 0;
 fail:
@@ -337,7 +348,8 @@ static void on_updated(void *ctx, const ProtobufCMessage *reply, const struct er
     struct change *ch = ctx;
     struct err local;
 
-    /* After an error the row says what is wanted and the poll tells the node again; but it is not in force yet. */
+    /* After an error the row says what is wanted and the poll tells the node again; but it is
+     * not in force yet. */
     if (e != NULL && e->code == ERR_NOT_FOUND) {
         if (life_lost(ch->core, ch->id, &local) == 0)
             err_set(&local, ERR_GONE, "the sandbox %s has ended", ch->id);
@@ -370,7 +382,8 @@ static void change(void *ctx)
     }
     if (row.state != STORE_RUNNING) {
         bool is_over = row.state == STORE_ENDED;
-        err_set(&e, is_over ? ERR_GONE : ERR_CONFLICT, "the sandbox %s %s", row.id, is_over ? "has ended" : "is stopping");
+        err_set(&e, is_over ? ERR_GONE : ERR_CONFLICT, "the sandbox %s %s", row.id,
+                is_over ? "has ended" : "is stopping");
         change_fail(ch, &e);
         return;
     }
@@ -379,7 +392,7 @@ static void change(void *ctx)
         return;
     }
     struct box *b = life_box(c, row.id);
-    if (b != NULL) {                    /* always, except while core stops */
+    if (b != NULL) { /* always, except while core stops */
         b->expires_ms = row.expires_ms;
         b->idle_ms = row.idle_ms;
     }
@@ -393,10 +406,12 @@ static void change(void *ctx)
     rq.has_deadline_ms = rq.has_idle_ms = true;
     rq.deadline_ms = row.expires_ms;
     rq.idle_ms = row.idle_ms;
-    (void)node_unary(c, "Update", &rq.base, &quicksand__node__sandbox__descriptor, ASK_TIMEOUT_MS, true, on_updated, ch);
+    (void)node_unary(c, "Update", &rq.base, &quicksand__node__sandbox__descriptor, ASK_TIMEOUT_MS,
+                     true, on_updated, ch);
 }
 
-void sandbox_update(struct core *c, const char *id, const struct sandbox_patch *p, sandbox_fn fn, void *ctx)
+void sandbox_update(struct core *c, const char *id, const struct sandbox_patch *p, sandbox_fn fn,
+                    void *ctx)
 {
     struct change *ch = mem_zalloc(sizeof *ch);
     struct err e;
@@ -419,9 +434,10 @@ void sandbox_update(struct core *c, const char *id, const struct sandbox_patch *
     life_wait(c, id, &ch->waiter);
 }
 
-/* --- tags ---------------------------------------------------------------------------------------------------------- */
+/* --- tags ------------------------------------------------------------------------------------ */
 
-int sandbox_tags_get(struct core *c, const char *id, char **ret_tags, int64_t *ret_revision, struct err *e)
+int sandbox_tags_get(struct core *c, const char *id, char **ret_tags, int64_t *ret_revision,
+                     struct err *e)
 {
     auto_sandbox_row row = {0};
 
@@ -440,7 +456,8 @@ static json_t *merged(const struct sandbox_row *row, const json_t *changes, stru
 
     if (tags == NULL)
         return NULL;
-    json_object_foreach((json_t *)(uintptr_t)changes, key, value) {
+    json_object_foreach((json_t *)(uintptr_t)changes, key, value)
+    {
         if (json_is_null(value))
             (void)json_object_del(tags, key);
         else
@@ -449,16 +466,17 @@ static json_t *merged(const struct sandbox_row *row, const json_t *changes, stru
     return tags;
 }
 
-int sandbox_tags_set(struct core *c, const char *id, const json_t *tags, bool merge, int64_t expected, char **ret_tags,
-                     int64_t *ret_revision, struct err *e)
+int sandbox_tags_set(struct core *c, const char *id, const json_t *tags, bool merge,
+                     int64_t expected, char **ret_tags, int64_t *ret_revision, struct err *e)
 {
     auto_sandbox_row row = {0};
 
     if (spec_check_tags(tags, merge, e) < 0 || life_row(c, id, &row, e) < 0)
         return -1;
     if (expected >= 0 && expected != row.tags_revision)
-        return err_param(e, ERR_PRECONDITION, "If-Match", "the tags are at revision %" PRId64 ", not %" PRId64,
-                         row.tags_revision, expected);
+        return err_param(e, ERR_PRECONDITION, "If-Match",
+                         "the tags are at revision %" PRId64 ", not %" PRId64, row.tags_revision,
+                         expected);
     auto_json *whole = merge ? merged(&row, tags, e) : json_deep_copy(tags);
     if (whole == NULL || spec_check_tags(whole, false, e) < 0)
         return -1;
@@ -469,7 +487,7 @@ int sandbox_tags_set(struct core *c, const char *id, const json_t *tags, bool me
     return 0;
 }
 
-/* --- lists --------------------------------------------------------------------------------------------------------- */
+/* --- lists ----------------------------------------------------------------------------------- */
 
 struct listing {
     struct core *core;
@@ -486,14 +504,16 @@ static void on_row(void *ctx, const struct sandbox_row *row)
     l->fn(l->ctx, &sb);
 }
 
-int sandbox_list(struct core *c, const struct sandbox_filter *f, sandbox_each_fn fn, void *ctx, struct err *e)
+int sandbox_list(struct core *c, const struct sandbox_filter *f, sandbox_each_fn fn, void *ctx,
+                 struct err *e)
 {
     struct listing l = {c, fn, ctx};
 
     return store_sandbox_list(c->store, f, on_row, &l, e);
 }
 
-int sandbox_by_name(struct core *c, const char *app, const char *name, bool any, char ret_id[ID_SIZE], struct err *e)
+int sandbox_by_name(struct core *c, const char *app, const char *name, bool any,
+                    char ret_id[ID_SIZE], struct err *e)
 {
     auto_sandbox_row row = {0};
 

@@ -1,10 +1,12 @@
 /*
- * sandbox_poll.c - makes rows and reality equal: recovery at the start, then a look at the node twice a second
+ * sandbox_poll.c - makes rows and reality equal: recovery at the start, then a look at the node
+ * twice a second
  *
- * The first List after the start is complete: what the node has and no row knows is removed. After that the node is asked
- * which of the live ones have ended, and now and then for everything, so that what lists show of usage is not too old. An
- * end is recorded from the node's own record and never guessed. Half-done removals, terminations and updates are driven on
- * here until they are done.
+ * The first List after the start is complete: what the node has and no row knows is removed. After
+ * that the node is asked which of the live ones have ended, and now and then for everything, so
+ * that what lists show of usage is not too old. An end is recorded from the node's own record and
+ * never guessed. Half-done removals, terminations and updates are driven on here until they are
+ * done.
  */
 #include <string.h>
 
@@ -15,7 +17,7 @@
 #include "ipc/record.h"
 
 #define POLL_MS 500
-#define POLL_PER_BOX 4                  /* boxes that make the pause a millisecond longer */
+#define POLL_PER_BOX 4 /* boxes that make the pause a millisecond longer */
 #define SWEEP_MS 1000
 #define EXPIRE_MS (600LL * 1000)
 #define AUDIT_KEEP_MS (30LL * 24 * 3600 * 1000)
@@ -23,19 +25,19 @@
 #define AUDIT_BATCH 2000
 #define IDEM_KEEP_MS (24LL * 3600 * 1000)
 #define FULL_MS 60000
-#define FRESH_MS 100                    /* a look this young is good enough for a list */
+#define FRESH_MS 100 /* a look this young is good enough for a list */
 #define ASK_TIMEOUT_MS 10000
 #define ENDED_TIMEOUT_MS 3000
 #define FULL_TIMEOUT_MS 30000
-#define CHUNK 250                       /* ids of a request: the node does them in one go */
+#define CHUNK 250 /* ids of a request: the node does them in one go */
 #define RETRY_MS 1000
 
 /* One look at the node: everything, or the live ones chunk by chunk. */
 struct look {
     struct core *core;
-    int64_t sent_ms;                    /* CLOCK_BOOTTIME */
+    int64_t sent_ms; /* CLOCK_BOOTTIME */
     bool is_full;
-    char (*ids)[ID_SIZE];               /* owned */
+    char (*ids)[ID_SIZE]; /* owned */
     size_t n, next;
 };
 
@@ -84,7 +86,8 @@ static void finish(struct look *l)
 
 void sandbox_refresh(struct core *c, void (*fn)(void *ctx), void *ctx)
 {
-    if (c->live == 0 || c->node_is_down || c->is_stopping || clock_boot_ms() - c->looked_ms < FRESH_MS) {
+    if (c->live == 0 || c->node_is_down || c->is_stopping ||
+        clock_boot_ms() - c->looked_ms < FRESH_MS) {
         fn(ctx);
         return;
     }
@@ -93,13 +96,14 @@ void sandbox_refresh(struct core *c, void (*fn)(void *ctx), void *ctx)
     r->ctx = ctx;
     r->next = c->refresh_next;
     c->refresh_next = r;
-    if (!c->is_looking) {               /* a look under way may have passed what has ended since: the next one is theirs */
+    /* A look under way may have passed what has ended since: the next one is theirs. */
+    if (!c->is_looking) {
         c->is_polling = true;
         loop_timer_set(c->poll_timer, 0);
     }
 }
 
-/* --- single sandboxes ---------------------------------------------------------------------------------------------- */
+/* --- single sandboxes ------------------------------------------------------------------------ */
 
 struct query {
     struct core *core;
@@ -129,7 +133,7 @@ static void on_answer(void *ctx, const ProtobufCMessage *reply, const struct err
         core_log(LOG_L_ERROR, "sandbox.observe", q->id, &local);
     b = life_box(c, q->id);
     if (e == NULL && b != NULL && !c->is_stopping) {
-        b->is_update_due = false;       /* if the node still has other times, the next line asks again */
+        b->is_update_due = false; /* if the node still has other times, the next line asks again */
         correct(c, b, s);
     }
     free(q);
@@ -142,7 +146,8 @@ static void ask(struct core *c, struct box *b, const char *method, const Protobu
     q->core = c;
     memcpy(q->id, b->id, sizeof q->id);
     b->is_asked = true;
-    (void)node_unary(c, method, rq, &quicksand__node__sandbox__descriptor, ASK_TIMEOUT_MS, false, on_answer, q);
+    (void)node_unary(c, method, rq, &quicksand__node__sandbox__descriptor, ASK_TIMEOUT_MS, false,
+                     on_answer, q);
 }
 
 static void ask_get(struct core *c, struct box *b)
@@ -161,7 +166,7 @@ static void ask_terminate(struct core *c, struct box *b)
     rq.sandbox_id = b->id;
     rq.has_reason = rq.has_wait_ms = true;
     rq.reason = END_TERMINATED;
-    rq.actor = (char *)(uintptr_t)"control";
+    rq.actor = (char *)(uintptr_t) "control";
     ask(c, b, "Terminate", &rq.base);
 }
 
@@ -183,11 +188,12 @@ static void correct(struct core *c, struct box *b, const Quicksand__Node__Sandbo
         return;
     if (b->state == STORE_STOPPING)
         ask_terminate(c, b);
-    else if (b->state == STORE_RUNNING && (s->deadline_ms != b->expires_ms || s->idle_ms != b->idle_ms))
+    else if (b->state == STORE_RUNNING &&
+             (s->deadline_ms != b->expires_ms || s->idle_ms != b->idle_ms))
         ask_update(c, b);
 }
 
-/* --- the list ------------------------------------------------------------------------------------------------------ */
+/* --- the list -------------------------------------------------------------------------------- */
 
 static void on_orphan_removed(void *ctx, const ProtobufCMessage *reply, const struct err *e)
 {
@@ -208,8 +214,8 @@ static void remove_orphan(struct core *c, const char *id)
         return;
     log_warn("sandbox.orphan", "id=%s removing=true", id);
     rq.sandbox_id = (char *)(uintptr_t)id;
-    (void)node_unary(c, "Destroy", &rq.base, &quicksand__node__empty__descriptor, 60000, true, on_orphan_removed,
-                     mem_strdup(id));
+    (void)node_unary(c, "Destroy", &rq.base, &quicksand__node__empty__descriptor, 60000, true,
+                     on_orphan_removed, mem_strdup(id));
 }
 
 static void see(struct core *c, const struct look *l, const Quicksand__Node__Sandbox *s)
@@ -224,7 +230,7 @@ static void see(struct core *c, const struct look *l, const Quicksand__Node__San
             remove_orphan(c, s->sandbox_id);
         return;
     }
-    if (b->since_ms >= l->sent_ms)      /* the answer may be older than the state */
+    if (b->since_ms >= l->sent_ms) /* the answer may be older than the state */
         return;
     if (life_observe(c, s, &e) < 0)
         core_log(LOG_L_ERROR, "sandbox.observe", s->sandbox_id, &e);
@@ -239,7 +245,8 @@ static void give_up_creation(struct core *c, struct box *b)
     auto_sandbox_row row = {0};
     struct err e;
 
-    if (store_sandbox_get(c->store, b->id, &row, &e) < 0 || life_move(c, &row, STORE_DELETING, &e) < 0) {
+    if (store_sandbox_get(c->store, b->id, &row, &e) < 0 ||
+        life_move(c, &row, STORE_DELETING, &e) < 0) {
         core_log(LOG_L_ERROR, "sandbox.create", b->id, &e);
         b->retry_at_ms = clock_boot_ms() + RETRY_MS;
         return;
@@ -254,7 +261,8 @@ static void drive(struct core *c)
     void *value;
     int64_t now = clock_boot_ms();
 
-    /* life_remove and ask answer later, never from inside: the map does not change under the iteration. */
+    /* life_remove and ask answer later, never from inside: the map does not change under the
+     * iteration. */
     while (map_next(&c->boxes, &it, &id, &value)) {
         struct box *b = value;
         if (b->is_busy || b->is_asked || now < b->retry_at_ms)
@@ -314,8 +322,8 @@ static void next_chunk(struct look *l)
     while (l->next < l->n && rq.n_ended_of < CHUNK)
         ids[rq.n_ended_of++] = l->ids[l->next++];
     rq.ended_of = ids;
-    (void)node_unary(l->core, "List", &rq.base, &quicksand__node__list_response__descriptor, ENDED_TIMEOUT_MS, false, on_list,
-                     l);
+    (void)node_unary(l->core, "List", &rq.base, &quicksand__node__list_response__descriptor,
+                     ENDED_TIMEOUT_MS, false, on_list, l);
 }
 
 static void collect(struct look *l)
@@ -345,7 +353,8 @@ static void poll(void *arg)
     c->refresh_now = take_ptr(&c->refresh_next);
     l->is_full = !c->is_reconciled || l->sent_ms >= c->next_full_ms;
     if (l->is_full) {
-        (void)node_unary(c, "List", &rq.base, &quicksand__node__list_response__descriptor, FULL_TIMEOUT_MS, false, on_list, l);
+        (void)node_unary(c, "List", &rq.base, &quicksand__node__list_response__descriptor,
+                         FULL_TIMEOUT_MS, false, on_list, l);
         return;
     }
     collect(l);
@@ -357,11 +366,11 @@ static void poll(void *arg)
     finish(l);
 }
 
-/* --- what has been kept long enough -------------------------------------------------------------------------------- */
+/* --- what has been kept long enough ---------------------------------------------------------- */
 
 static void expire(void *ctx, const struct sandbox_row *row)
 {
-    char (**next)[ID_SIZE] = ctx;
+    char(**next)[ID_SIZE] = ctx;
 
     memcpy(**next, row->id, ID_SIZE);
     (*next)++;
@@ -372,8 +381,9 @@ static void expire_lines(struct core *c, int64_t now)
     struct err e;
     bool is_more = false;
 
-    if (store_audit_expire(c->store, now - AUDIT_KEEP_MS, AUDIT_KEEP, AUDIT_BATCH, &is_more, &e) < 0
-        || store_idem_expire(c->store, now - IDEM_KEEP_MS, &e) < 0)
+    if (store_audit_expire(c->store, now - AUDIT_KEEP_MS, AUDIT_KEEP, AUDIT_BATCH, &is_more, &e) <
+            0 ||
+        store_idem_expire(c->store, now - IDEM_KEEP_MS, &e) < 0)
         core_log(LOG_L_ERROR, "sweep", "-", &e);
     c->next_expire_ms = is_more ? 0 : clock_boot_ms() + EXPIRE_MS;
 }
@@ -388,9 +398,10 @@ static void sweep(void *arg)
 
     if (store_sandbox_expired(c->store, now, BATCH, expire, &end, &e) < 0)
         core_log(LOG_L_ERROR, "sweep", "-", &e);
-    for (char (*id)[ID_SIZE] = ids; id < end; id++) {
+    for (char(*id)[ID_SIZE] = ids; id < end; id++) {
         auto_sandbox_row row = {0};
-        if (store_sandbox_get(c->store, *id, &row, &e) < 0 || life_move(c, &row, STORE_DELETING, &e) < 0)
+        if (store_sandbox_get(c->store, *id, &row, &e) < 0 ||
+            life_move(c, &row, STORE_DELETING, &e) < 0)
             core_log(LOG_L_ERROR, "sweep", *id, &e);
         else
             life_remove(c, life_box(c, *id), NULL, NULL);
@@ -401,11 +412,11 @@ static void sweep(void *arg)
     loop_timer_set(c->sweep_timer, SWEEP_MS);
 }
 
-/* --- start and end ------------------------------------------------------------------------------------------------- */
+/* --- start and end --------------------------------------------------------------------------- */
 
 struct unfinished {
     struct core *core;
-    struct sandbox_row *rows;           /* those in state creating */
+    struct sandbox_row *rows; /* those in state creating */
     size_t n;
 };
 
@@ -413,7 +424,7 @@ static void adopt(void *ctx, const struct sandbox_row *row)
 {
     struct unfinished *u = ctx;
 
-    life_add(u->core, row)->since_ms = 0;       /* older than any look at the node */
+    life_add(u->core, row)->since_ms = 0; /* older than any look at the node */
     if (row->state != STORE_CREATING)
         return;
     u->rows = mem_realloc(u->rows, (u->n + 1) * sizeof *u->rows);
@@ -427,7 +438,8 @@ static void finish_creation(struct core *c, struct sandbox_row *row)
 {
     struct err e;
 
-    log_info("sandbox.recover", "id=%s state=creating has_key=%d", row->id, row->idem_token[0] != '\0');
+    log_info("sandbox.recover", "id=%s state=creating has_key=%d", row->id,
+             row->idem_token[0] != '\0');
     if (row->idem_token[0] != '\0')
         create_resume(c, row);
     else if (life_move(c, row, STORE_DELETING, &e) < 0)

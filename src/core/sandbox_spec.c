@@ -1,5 +1,6 @@
 /*
- * sandbox_spec.c - what a sandbox is told at its creation: checks, the form kept in its row, the node's request
+ * sandbox_spec.c - what a sandbox is told at its creation: checks, the form kept in its row, the
+ * node's request
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,16 +16,19 @@ int spec_check_name(const char *name, const char *param, struct err *e)
 {
     if (name_is_valid(name, strlen(name)))
         return 0;
-    return err_param(e, ERR_INVALID, param, "%s must be 1 to %d of the characters A-Z a-z 0-9 . _ - and neither '.' nor '..' "
-                     "nor shaped like an app id", param, LIMIT_NAME);
+    return err_param(
+        e, ERR_INVALID, param,
+        "%s must be 1 to %d of the characters A-Z a-z 0-9 . _ - and neither '.' nor '..' "
+        "nor shaped like an app id",
+        param, LIMIT_NAME);
 }
 
 static bool is_tag_key(const char *key)
 {
     size_t n = strlen(key);
 
-    return n > 0 && n <= LIMIT_TAG_KEY && strncmp(key, "quicksand.", 10) != 0
-           && strspn(key, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/-") == n;
+    return n > 0 && n <= LIMIT_TAG_KEY && strncmp(key, "quicksand.", 10) != 0 &&
+           strspn(key, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/-") == n;
 }
 
 int spec_check_tags(const json_t *tags, bool null_is_allowed, struct err *e)
@@ -35,16 +39,20 @@ int spec_check_tags(const json_t *tags, bool null_is_allowed, struct err *e)
     if (json_object_size(tags) > LIMIT_TAGS)
         return err_param(e, ERR_TOO_LARGE, "tags", "tags has %zu entries, at most %d are kept",
                          json_object_size(tags), LIMIT_TAGS);
-    json_object_foreach((json_t *)tags, key, value) {
+    json_object_foreach((json_t *)tags, key, value)
+    {
         if (!is_tag_key(key))
-            return err_param(e, ERR_INVALID, "tags", "a key of tags is not 1 to %d of the characters "
-                             "A-Z a-z 0-9 . _ / - or begins with 'quicksand.'", LIMIT_TAG_KEY);
+            return err_param(e, ERR_INVALID, "tags",
+                             "a key of tags is not 1 to %d of the characters "
+                             "A-Z a-z 0-9 . _ / - or begins with 'quicksand.'",
+                             LIMIT_TAG_KEY);
         if (json_is_null(value) && null_is_allowed)
             continue;
         if (!json_is_string(value))
             return err_param(e, ERR_INVALID, "tags", "the value of tag '%s' must be a string", key);
         if (json_string_length(value) > LIMIT_TAG_VALUE)
-            return err_param(e, ERR_TOO_LARGE, "tags", "the value of tag '%s' has %zu bytes, at most %d are kept", key,
+            return err_param(e, ERR_TOO_LARGE, "tags",
+                             "the value of tag '%s' has %zu bytes, at most %d are kept", key,
                              json_string_length(value), LIMIT_TAG_VALUE);
     }
     return 0;
@@ -57,19 +65,22 @@ static int check_env(const json_t *env, struct err *e)
     json_t *value;
 
     if (json_object_size(env) > LIMIT_ENVC)
-        return err_param(e, ERR_TOO_LARGE, "env", "env has %zu variables, at most %d are accepted", json_object_size(env),
-                         LIMIT_ENVC);
-    json_object_foreach((json_t *)env, key, value) {
+        return err_param(e, ERR_TOO_LARGE, "env", "env has %zu variables, at most %d are accepted",
+                         json_object_size(env), LIMIT_ENVC);
+    json_object_foreach((json_t *)env, key, value)
+    {
         if (*key == '\0')
             return err_param(e, ERR_INVALID, "env", "a name in env is empty");
         if (strchr(key, '=') != NULL)
             return err_param(e, ERR_INVALID, "env", "the name '%.60s' in env has a '='", key);
         if (!json_is_string(value))
-            return err_param(e, ERR_INVALID, "env", "the value of '%.60s' in env must be a string", key);
+            return err_param(e, ERR_INVALID, "env", "the value of '%.60s' in env must be a string",
+                             key);
         bytes += strlen(key) + json_string_length(value) + 2;
     }
     if (bytes > LIMIT_ENV_BYTES)
-        return err_param(e, ERR_TOO_LARGE, "env", "env has %zu bytes, at most %d are accepted", bytes, LIMIT_ENV_BYTES);
+        return err_param(e, ERR_TOO_LARGE, "env", "env has %zu bytes, at most %d are accepted",
+                         bytes, LIMIT_ENV_BYTES);
     return 0;
 }
 
@@ -79,19 +90,24 @@ static int check_command(const json_t *command, struct err *e)
     const json_t *item;
 
     if (json_array_size(command) == 0)
-        return err_param(e, ERR_INVALID, "command", "command must have at least one item, or be null");
+        return err_param(e, ERR_INVALID, "command",
+                         "command must have at least one item, or be null");
     if (json_array_size(command) > LIMIT_ARGC)
-        return err_param(e, ERR_TOO_LARGE, "command", "command has %zu items, at most %d are accepted", json_array_size(command),
+        return err_param(e, ERR_TOO_LARGE, "command",
+                         "command has %zu items, at most %d are accepted", json_array_size(command),
                          LIMIT_ARGC);
-    json_array_foreach(command, i, item) {
+    json_array_foreach(command, i, item)
+    {
         if (!json_is_string(item))
             return err_param(e, ERR_INVALID, "command", "item %zu of command must be a string", i);
         bytes += json_string_length(item) + 1;
     }
     if (json_string_length(json_array_get(command, 0)) == 0)
-        return err_param(e, ERR_INVALID, "command", "the first item of command, the program, is empty");
+        return err_param(e, ERR_INVALID, "command",
+                         "the first item of command, the program, is empty");
     if (bytes > LIMIT_ARGV_BYTES)
-        return err_param(e, ERR_TOO_LARGE, "command", "command has %zu bytes, at most %d are accepted", bytes, LIMIT_ARGV_BYTES);
+        return err_param(e, ERR_TOO_LARGE, "command",
+                         "command has %zu bytes, at most %d are accepted", bytes, LIMIT_ARGV_BYTES);
     return 0;
 }
 
@@ -103,8 +119,11 @@ static int check_user(const char *user, struct err *e)
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)user[i] <= ' ' || user[i] == 127)
             return err_param(e, ERR_INVALID, "user", "user has a space or control character");
-    if (n == 0 || n > USER_MAX || user[0] == ':' || (colon != NULL && (colon[1] == '\0' || strchr(colon + 1, ':') != NULL)))
-        return err_param(e, ERR_INVALID, "user", "user must be a name or id with an optional :group, at most %d bytes", USER_MAX);
+    if (n == 0 || n > USER_MAX || user[0] == ':' ||
+        (colon != NULL && (colon[1] == '\0' || strchr(colon + 1, ':') != NULL)))
+        return err_param(e, ERR_INVALID, "user",
+                         "user must be a name or id with an optional :group, at most %d bytes",
+                         USER_MAX);
     return 0;
 }
 
@@ -121,7 +140,8 @@ int spec_check(const struct sandbox_spec *s, struct err *e)
     if (s->tags != NULL && spec_check_tags(s->tags, false, e) < 0)
         return -1;
     if (s->workdir != NULL && (s->workdir[0] != '/' || strlen(s->workdir) >= LIMIT_PATH))
-        return err_param(e, ERR_INVALID, "workdir", "workdir must be an absolute path of at most %d bytes", LIMIT_PATH - 1);
+        return err_param(e, ERR_INVALID, "workdir",
+                         "workdir must be an absolute path of at most %d bytes", LIMIT_PATH - 1);
     if (s->user != NULL && check_user(s->user, e) < 0)
         return -1;
     return 0;
@@ -131,7 +151,9 @@ char *spec_text(const struct sandbox_spec *s, const struct image_row *image, str
 {
     auto_json *env = js_parse(image->env, strlen(image->env), 2 * LIMIT_JSON_BODY, e);
     auto_json *o = json_object();
-    const char *workdir = s->workdir != NULL ? s->workdir : image->workdir != NULL ? image->workdir : "/";
+    const char *workdir = s->workdir != NULL       ? s->workdir
+                          : image->workdir != NULL ? image->workdir
+                                                   : "/";
     const char *user = s->user != NULL ? s->user : image->user != NULL ? image->user : "root";
 
     if (env == NULL) {
@@ -139,7 +161,7 @@ char *spec_text(const struct sandbox_spec *s, const struct image_row *image, str
         return NULL;
     }
     if (s->env != NULL)
-        (void)json_object_update(env, (json_t *)(uintptr_t)s->env);     /* only the first is changed */
+        (void)json_object_update(env, (json_t *)(uintptr_t)s->env); /* only the first is changed */
     if (check_env(env, e) < 0)
         return NULL;
     if (s->command != NULL)
@@ -163,7 +185,7 @@ char *spec_text(const struct sandbox_spec *s, const struct image_row *image, str
     return js_text(o, false);
 }
 
-/* --- the node's request -------------------------------------------------------------------------------------------- */
+/* --- the node's request ---------------------------------------------------------------------- */
 
 /* Everything that the request points to. */
 struct request_parts {
@@ -196,8 +218,8 @@ static void fill_env(struct request_parts *p, Quicksand__Node__Defaults *d)
     const char *key;
 
     p->env = mem_array(json_object_size(env) + 1, sizeof *p->env);
-    json_object_foreach(env, key, value)
-        p->env[p->nenv++] = mem_printf("%s=%s", key, json_string_value(value));
+    json_object_foreach(env, key, value) p->env[p->nenv++] =
+        mem_printf("%s=%s", key, json_string_value(value));
     d->env = p->env;
     d->n_env = p->nenv;
 }
@@ -209,12 +231,13 @@ static ProtobufCBinaryData *make_argv(const json_t *strings)
     size_t i;
     json_t *item;
 
-    json_array_foreach(strings, i, item)
-        argv[i] = (ProtobufCBinaryData){json_string_length(item), (uint8_t *)(uintptr_t)json_string_value(item)};
+    json_array_foreach(strings, i, item) argv[i] = (ProtobufCBinaryData){
+        json_string_length(item), (uint8_t *)(uintptr_t)json_string_value(item)};
     return argv;
 }
 
-static void fill_command(struct request_parts *p, const json_t *command, Quicksand__Node__Command *cmd)
+static void fill_command(struct request_parts *p, const json_t *command,
+                         Quicksand__Node__Command *cmd)
 {
     p->argv = make_argv(command);
     cmd->argv = p->argv;
@@ -240,13 +263,14 @@ static void fill_layers(struct request_parts *p, Quicksand__Node__CreateRequest 
     json_t *item;
 
     p->layer = mem_array(json_array_size(p->layers) + 1, sizeof *p->layer);
-    json_array_foreach(p->layers, i, item)
-        p->layer[p->nlayers++] = (char *)(uintptr_t)json_string_value(item);
+    json_array_foreach(p->layers, i, item) p->layer[p->nlayers++] =
+        (char *)(uintptr_t)json_string_value(item);
     rq->layers = p->layer;
     rq->n_layers = p->nlayers;
 }
 
-static void fill_limits(const struct sandbox_row *row, const json_t *spec, Quicksand__Node__CreateRequest *rq)
+static void fill_limits(const struct sandbox_row *row, const json_t *spec,
+                        Quicksand__Node__CreateRequest *rq)
 {
     rq->has_version = true;
     rq->version = 1;
@@ -264,13 +288,15 @@ static void fill_limits(const struct sandbox_row *row, const json_t *spec, Quick
     rq->log_bytes = LIMIT_LOG_BYTES;
 }
 
-/* A label of the domain name system out of a name, which may have other characters and other ends. */
+/* A label of the domain name system out of a name, which may have other characters and other
+ * ends. */
 static void make_hostname(const struct sandbox_row *row, char out[64])
 {
     size_t n = 0;
 
     for (const char *p = row->name; *p != '\0' && n < 63; p++) {
-        bool is_alnum = (*p >= '0' && *p <= '9') || (*p >= 'A' && *p <= 'Z') || (*p >= 'a' && *p <= 'z');
+        bool is_alnum =
+            (*p >= '0' && *p <= '9') || (*p >= 'A' && *p <= 'Z') || (*p >= 'a' && *p <= 'z');
         if (is_alnum || n > 0)
             out[n++] = is_alnum ? *p : '-';
     }
@@ -282,7 +308,8 @@ static void make_hostname(const struct sandbox_row *row, char out[64])
 }
 
 int spec_with_request(const struct sandbox_row *row, const struct image_row *image,
-                      void (*fn)(void *ctx, const Quicksand__Node__CreateRequest *rq), void *ctx, struct err *e)
+                      void (*fn)(void *ctx, const Quicksand__Node__CreateRequest *rq), void *ctx,
+                      struct err *e)
 {
     Quicksand__Node__CreateRequest rq = QUICKSAND__NODE__CREATE_REQUEST__INIT;
     Quicksand__Node__Defaults defaults = QUICKSAND__NODE__DEFAULTS__INIT;
@@ -292,7 +319,8 @@ int spec_with_request(const struct sandbox_row *row, const struct image_row *ima
     char hostname[64];
 
     p.spec = js_parse(row->spec, strlen(row->spec), 4 * LIMIT_JSON_BODY, e);
-    p.layers = p.spec != NULL ? js_parse(image->layers, strlen(image->layers), LIMIT_JSON_BODY, e) : NULL;
+    p.layers =
+        p.spec != NULL ? js_parse(image->layers, strlen(image->layers), LIMIT_JSON_BODY, e) : NULL;
     if (p.layers == NULL) {
         parts_done(&p);
         return err_wrap(e, "row of %s", row->id);

@@ -18,8 +18,8 @@
 #define CACHE_MAX 10000
 
 const char *const token_scopes[] = {
-    "sandbox:create", "sandbox:read", "sandbox:write", "exec:read", "exec:write", "files:read",
-    "files:write", "image:read", "image:write", "token:admin", "*",
+    "sandbox:create", "sandbox:read", "sandbox:write", "exec:read",   "exec:write", "files:read",
+    "files:write",    "image:read",   "image:write",   "token:admin", "*",
 };
 const size_t token_nscopes = array_len(token_scopes);
 
@@ -110,13 +110,16 @@ int token_check(struct core *c, const char *authorization, struct token *ret, st
     if (authorization == NULL)
         return err_set(e, ERR_UNAUTHENTICATED, "no Authorization header came with the request");
     const size_t id_len = 3 + ID_SUFFIX;
-    if (strncasecmp(authorization, "Bearer ", 7) != 0 || strlen(authorization) != 7 + id_len + 1 + TOKEN_SECRET_LEN
-        || authorization[7 + id_len] != '.')
-        return err_set(e, ERR_UNAUTHENTICATED, "the Authorization header has no token of this server");
+    if (strncasecmp(authorization, "Bearer ", 7) != 0 ||
+        strlen(authorization) != 7 + id_len + 1 + TOKEN_SECRET_LEN ||
+        authorization[7 + id_len] != '.')
+        return err_set(e, ERR_UNAUTHENTICATED,
+                       "the Authorization header has no token of this server");
     memcpy(id, authorization + 7, id_len);
     id[id_len] = '\0';
     if (!id_is(id, "tk-"))
-        return err_set(e, ERR_UNAUTHENTICATED, "the Authorization header has no token of this server");
+        return err_set(e, ERR_UNAUTHENTICATED,
+                       "the Authorization header has no token of this server");
 
     const struct token_row *row = find(c, id, &local);
     if (row == NULL && local.code != ERR_NOT_FOUND) {
@@ -136,7 +139,8 @@ int token_check(struct core *c, const char *authorization, struct token *ret, st
 /* 32 bytes as 43 characters of base64url. */
 static void make_secret(char out[TOKEN_SECRET_LEN + 1])
 {
-    static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    static const char alphabet[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     uint8_t raw[33];
 
     random_bytes(raw, 32);
@@ -149,8 +153,8 @@ static void make_secret(char out[TOKEN_SECRET_LEN + 1])
     out[TOKEN_SECRET_LEN] = '\0';
 }
 
-int token_create(struct core *c, const char *name, const char *scopes, int64_t expires_ms, struct token *ret,
-                 char ret_secret[TOKEN_SECRET_LEN + 1], struct err *e)
+int token_create(struct core *c, const char *name, const char *scopes, int64_t expires_ms,
+                 struct token *ret, char ret_secret[TOKEN_SECRET_LEN + 1], struct err *e)
 {
     struct token_row r = {.created_ms = clock_wall_ms(), .expires_ms = expires_ms};
     char secret[TOKEN_SECRET_LEN + 1];
@@ -158,7 +162,8 @@ int token_create(struct core *c, const char *name, const char *scopes, int64_t e
     id_make(r.id, "tk-");
     (void)snprintf(r.name, sizeof r.name, "%s", name);
     if ((size_t)snprintf(r.scopes, sizeof r.scopes, "%s", scopes) >= sizeof r.scopes)
-        return err_param(e, ERR_TOO_LARGE, "scopes", "the scopes are longer than %zu bytes", sizeof r.scopes - 1);
+        return err_param(e, ERR_TOO_LARGE, "scopes", "the scopes are longer than %zu bytes",
+                         sizeof r.scopes - 1);
     make_secret(secret);
     hash_secret(secret, r.hash);
     if (store_begin(c->store, STORE_DURABLE, e) < 0)
@@ -184,8 +189,8 @@ int token_revoke(struct core *c, const char *id, struct err *e)
     return 0;
 }
 
-int token_list(struct core *c, int64_t cursor_ms, const char *cursor_id, size_t limit, store_token_fn fn, void *ctx,
-               struct err *e)
+int token_list(struct core *c, int64_t cursor_ms, const char *cursor_id, size_t limit,
+               store_token_fn fn, void *ctx, struct err *e)
 {
     return store_token_list(c->store, cursor_ms, cursor_id, limit, fn, ctx, e);
 }
@@ -211,7 +216,7 @@ int token_admin_file(struct core *c, const char *path, struct err *e)
     int n = snprintf(line, sizeof line, "%s.%s\n", t.id, secret);
     int r = fd_replace_file(AT_FDCWD, path, line, (size_t)n, 0600, true);
     if (r < 0) {
-        (void)token_revoke(c, t.id, NULL);      /* nobody knows its secret */
+        (void)token_revoke(c, t.id, NULL); /* nobody knows its secret */
         return err_sys(e, -r, "write the admin token to %s", path);
     }
     return 0;

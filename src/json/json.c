@@ -12,10 +12,11 @@
 void js_init(void)
 {
     json_set_alloc_funcs(mem_alloc, free);
-    json_object_seed(0);                /* from the kernel: keys of a peer must not collide on purpose */
+    json_object_seed(0); /* from the kernel: keys of a peer must not collide on purpose */
 }
 
-/* jansson's own cap on nesting is 2048 and it recurses; this looks at brackets outside strings only. */
+/* jansson's own cap on nesting is 2048 and it recurses; this looks at brackets outside strings
+ * only. */
 static bool is_too_deep(const char *p, size_t n)
 {
     size_t depth = 0;
@@ -40,11 +41,12 @@ static bool is_too_deep(const char *p, size_t n)
     return false;
 }
 
-/* The member of the outermost object that byte `at` of the text is in: its name, cut and only what is printable. */
+/* The member of the outermost object that byte `at` of the text is in: its name, cut and only
+ * what is printable. */
 static void member_at(const char *p, size_t at, char *out, size_t size)
 {
     size_t depth = 0, len = 0;
-    bool is_key = false;                /* the next string at depth 1 is a name */
+    bool is_key = false; /* the next string at depth 1 is a name */
 
     for (size_t i = 0; i < at; i++) {
         if (p[i] == '"') {
@@ -75,11 +77,13 @@ json_t *js_parse(const void *p, size_t n, size_t max_bytes, struct err *e)
     json_error_t je;
 
     if (n > max_bytes) {
-        err_set(e, ERR_TOO_LARGE, "the JSON text has %zu bytes, at most %zu are accepted", n, max_bytes);
+        err_set(e, ERR_TOO_LARGE, "the JSON text has %zu bytes, at most %zu are accepted", n,
+                max_bytes);
         return NULL;
     }
     if (is_too_deep(p, n)) {
-        err_set(e, ERR_MALFORMED, "the JSON text is nested deeper than %d levels", LIMIT_JSON_DEPTH);
+        err_set(e, ERR_MALFORMED, "the JSON text is nested deeper than %d levels",
+                LIMIT_JSON_DEPTH);
         return NULL;
     }
     json_t *j = json_loadb(p, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &je);
@@ -89,7 +93,8 @@ json_t *js_parse(const void *p, size_t n, size_t max_bytes, struct err *e)
         return NULL;
     }
     if (j == NULL)
-        err_set(e, ERR_MALFORMED, "not valid JSON: line %d column %d: %s", je.line, je.column, je.text);
+        err_set(e, ERR_MALFORMED, "not valid JSON: line %d column %d: %s", je.line, je.column,
+                je.text);
     return j;
 }
 
@@ -101,38 +106,42 @@ bool js_has_nul(const json_t *j)
 
     if (json_is_string(j))
         return strlen(json_string_value(j)) != json_string_length(j);
-    json_object_foreach((json_t *)(uintptr_t)j, key, value)
-        if (js_has_nul(value))
-            return true;
-    json_array_foreach(j, i, value)
-        if (js_has_nul(value))
-            return true;
+    json_object_foreach((json_t *)(uintptr_t)j, key, value) if (js_has_nul(value)) return true;
+    json_array_foreach(j, i, value) if (js_has_nul(value)) return true;
     return false;
 }
 
 json_t *js_parse_reals(const void *p, size_t n)
 {
-    return is_too_deep(p, n) ? NULL : json_loadb(p, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+    return is_too_deep(p, n)
+               ? NULL
+               : json_loadb(p, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL,
+                            NULL);
 }
 
 char *js_text(const json_t *j, bool sorted)
 {
-    char *text = json_dumps(j, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(16) | (sorted ? JSON_SORT_KEYS : 0));
+    char *text = json_dumps(j, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(16) |
+                                   (sorted ? JSON_SORT_KEYS : 0));
 
     return text != NULL ? text : mem_strdup("null");
 }
 
-/* Length of the well-formed UTF-8 sequence at s (RFC 3629: no overlong forms, no surrogates), 0 if there is none. */
+/* Length of the well-formed UTF-8 sequence at s (RFC 3629: no overlong forms, no surrogates), 0
+ * if there is none. */
 static size_t utf8_len(const unsigned char *s)
 {
-    size_t n = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3
-        : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
+    size_t n = s[0] < 0x80                   ? 1
+               : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+               : (s[0] & 0xf0) == 0xe0       ? 3
+               : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+                                             : 0;
 
     for (size_t i = 1; i < n; i++)
         if ((s[i] & 0xc0) != 0x80)
             return 0;
-    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90)
-        || (s[0] == 0xf4 && s[1] > 0x8f))
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
         return 0;
     return n;
 }
@@ -195,7 +204,8 @@ static size_t distance(const char *a, size_t na, const char *b, size_t nb)
                 d = last[j] + 1;
             if (row[j - 1] + 1 < d)
                 d = row[j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < d)
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                before[j - 2] + 1 < d)
                 d = before[j - 2] + 1;
             row[j] = d;
         }

@@ -20,7 +20,7 @@ struct store {
         sqlite3_stmt *st;
     } cache[MAX_STATEMENTS];
     size_t ncache;
-    bool is_durable;                /* the open transaction syncs */
+    bool is_durable; /* the open transaction syncs */
 };
 
 struct sqlite3 *db_handle(struct store *s)
@@ -44,7 +44,8 @@ sqlite3_stmt *db_stmt(struct store *s, const char *sql, struct err *e)
     for (size_t i = 0; i < s->ncache; i++) {
         if (s->cache[i].sql != sql)
             continue;
-        (void)sqlite3_reset(s->cache[i].st);        /* repeats the error of the last step, already reported */
+        (void)sqlite3_reset(
+            s->cache[i].st); /* repeats the error of the last step, already reported */
         (void)sqlite3_clear_bindings(s->cache[i].st);
         return s->cache[i].st;
     }
@@ -97,7 +98,8 @@ int db_changes(struct store *s)
 
 void db_bind_text(sqlite3_stmt *st, int at, const char *text)
 {
-    (void)sqlite3_bind_text(st, at, text, -1, SQLITE_STATIC);   /* fails only for a wrong index: a bug tests show */
+    (void)sqlite3_bind_text(st, at, text, -1,
+                            SQLITE_STATIC); /* fails only for a wrong index: a bug tests show */
 }
 
 void db_bind_int(sqlite3_stmt *st, int at, int64_t v)
@@ -146,8 +148,9 @@ static int migrate(struct store *s, struct err *e)
     if (version < 0)
         return db_fail(s, e);
     if ((size_t)version > migrations_count)
-        return err_set(e, ERR_CONFLICT, "the state database has version %d, this program knows %zu: it is older", version,
-                       migrations_count);
+        return err_set(e, ERR_CONFLICT,
+                       "the state database has version %d, this program knows %zu: it is older",
+                       version, migrations_count);
     for (size_t i = (size_t)version; i < migrations_count; i++) {
         (void)snprintf(number, sizeof number, "PRAGMA user_version = %zu", i + 1);
         if (store_begin(s, STORE_DURABLE, e) < 0)
@@ -163,18 +166,23 @@ static int migrate(struct store *s, struct err *e)
 int store_open(const char *path, struct store **ret, struct err *e)
 {
     struct store *s = mem_zalloc(sizeof *s);
-    mode_t before = umask(0077);                    /* the database holds environments and hashes */
-    int r = sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
+    mode_t before = umask(0077); /* the database holds environments and hashes */
+    int r = sqlite3_open_v2(path, &s->db,
+                            SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
 
     if (r == SQLITE_OK) {
         (void)sqlite3_extended_result_codes(s->db, 1);
         (void)sqlite3_busy_timeout(s->db, 5000);
-        r = exec(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;"
-                    "PRAGMA temp_store = MEMORY; PRAGMA wal_autocheckpoint = 2000; PRAGMA trusted_schema = OFF;", e);
+        r = exec(
+            s,
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;"
+            "PRAGMA temp_store = MEMORY; PRAGMA wal_autocheckpoint = 2000; PRAGMA trusted_schema = OFF;",
+            e);
         if (r == 0)
             r = migrate(s, e);
     } else {
-        r = err_set(e, ERR_INTERNAL, "open it: %s", s->db != NULL ? sqlite3_errmsg(s->db) : "out of memory");
+        r = err_set(e, ERR_INTERNAL, "open it: %s",
+                    s->db != NULL ? sqlite3_errmsg(s->db) : "out of memory");
     }
     (void)umask(before);
     if (r < 0) {
@@ -207,7 +215,7 @@ int store_begin(struct store *s, enum store_durability d, struct err *e)
 static void end_durable(struct store *s)
 {
     if (s->is_durable)
-        (void)exec(s, "PRAGMA synchronous = NORMAL", NULL);     /* staying at FULL is only slower */
+        (void)exec(s, "PRAGMA synchronous = NORMAL", NULL); /* staying at FULL is only slower */
     s->is_durable = false;
 }
 
@@ -224,6 +232,6 @@ int store_commit(struct store *s, struct err *e)
 void store_rollback(struct store *s)
 {
     if (sqlite3_get_autocommit(s->db) == 0)
-        (void)exec(s, "ROLLBACK", NULL);            /* fails only when SQLite rolled back on its own */
+        (void)exec(s, "ROLLBACK", NULL); /* fails only when SQLite rolled back on its own */
     end_durable(s);
 }

@@ -12,10 +12,11 @@
 
 struct store;
 
-/* The prepared form of `sql`, reset and without bindings. The text must be a constant: its address is the key of the
- * cache. NULL with the error. */
+/* The prepared form of `sql`, reset and without bindings. The text must be a constant: its
+ * address is the key of the cache. NULL with the error. */
 sqlite3_stmt *db_stmt(struct store *s, const char *sql, struct err *e);
-/* 1 a row, 0 the end, -1 the error (a broken UNIQUE constraint is ERR_EXISTS). The statement is reset unless it is 1. */
+/* 1 a row, 0 the end, -1 the error (a broken UNIQUE constraint is ERR_EXISTS). The statement is
+ * reset unless it is 1. */
 int db_step(struct store *s, sqlite3_stmt *st, struct err *e);
 /* For statements that give no rows: 0 or -1. */
 int db_run(struct store *s, sqlite3_stmt *st, struct err *e);

@@ -8,11 +8,11 @@
 #include "store/db.h"
 #include "store/store.h"
 
-#define COLUMNS                                                                                     \
-    "id, created_us, size_bytes, files, env, workdir, user,"                                        \
-    " (SELECT json_group_array(layer) FROM"                                                         \
-    "  (SELECT layer FROM image_layers WHERE image_layers.image = images.id ORDER BY position)),"   \
-    " (SELECT json_group_array(name) FROM"                                                          \
+#define COLUMNS \
+    "id, created_us, size_bytes, files, env, workdir, user," \
+    " (SELECT json_group_array(layer) FROM" \
+    "  (SELECT layer FROM image_layers WHERE image_layers.image = images.id ORDER BY position))," \
+    " (SELECT json_group_array(name) FROM" \
     "  (SELECT name FROM image_names WHERE image_names.image = images.id ORDER BY name))"
 
 void image_row_done(struct image_row *r)
@@ -46,7 +46,8 @@ static int insert_layers(struct store *s, const struct image_row *r, struct err 
     if (layers == NULL)
         return -1;
     for (size_t i = 0; i < json_array_size(layers); i++) {
-        sqlite3_stmt *st = db_stmt(s, "INSERT INTO image_layers (image, position, layer) VALUES (?1, ?2, ?3)", e);
+        sqlite3_stmt *st =
+            db_stmt(s, "INSERT INTO image_layers (image, position, layer) VALUES (?1, ?2, ?3)", e);
         if (st == NULL)
             return -1;
         db_bind_text(st, 1, r->id);
@@ -54,7 +55,7 @@ static int insert_layers(struct store *s, const struct image_row *r, struct err 
         db_bind_text(st, 3, json_string_value(json_array_get(layers, i)));
         if (db_run(s, st, e) < 0)
             return -1;
-        st = db_stmt(s, "DELETE FROM garbage WHERE layer = ?1", e);     /* it is wanted again */
+        st = db_stmt(s, "DELETE FROM garbage WHERE layer = ?1", e); /* it is wanted again */
         if (st == NULL)
             return -1;
         db_bind_text(st, 1, json_string_value(json_array_get(layers, i)));
@@ -66,8 +67,9 @@ static int insert_layers(struct store *s, const struct image_row *r, struct err 
 
 int store_image_insert(struct store *s, const struct image_row *r, struct err *e)
 {
-    static const char sql[] = "INSERT INTO images (id, created_us, size_bytes, files, env, workdir, user)"
-                              " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    static const char sql[] =
+        "INSERT INTO images (id, created_us, size_bytes, files, env, workdir, user)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     sqlite3_stmt *st = db_stmt(s, sql, e);
 
     if (st == NULL)
@@ -106,8 +108,10 @@ int store_image_get(struct store *s, const char *id_or_name, struct image_row *r
 
 int store_image_name(struct store *s, const char *name, const char *id, struct err *e)
 {
-    sqlite3_stmt *st = db_stmt(s, "INSERT INTO image_names (name, image) VALUES (?1, ?2)"
-                                  " ON CONFLICT (name) DO UPDATE SET image = excluded.image", e);
+    sqlite3_stmt *st = db_stmt(s,
+                               "INSERT INTO image_names (name, image) VALUES (?1, ?2)"
+                               " ON CONFLICT (name) DO UPDATE SET image = excluded.image",
+                               e);
 
     if (st == NULL)
         return -1;
@@ -116,11 +120,12 @@ int store_image_name(struct store *s, const char *name, const char *id, struct e
     return db_run(s, st, e);
 }
 
-int store_image_list(struct store *s, int64_t cursor_us, const char *cursor_id, size_t limit, store_image_fn fn,
-                     void *ctx, struct err *e)
+int store_image_list(struct store *s, int64_t cursor_us, const char *cursor_id, size_t limit,
+                     store_image_fn fn, void *ctx, struct err *e)
 {
-    static const char sql[] = "SELECT " COLUMNS " FROM images WHERE ?1 = 0 OR (created_us, id) < (?1, ?2)"
-                              " ORDER BY created_us DESC, id DESC LIMIT ?3";
+    static const char sql[] =
+        "SELECT " COLUMNS " FROM images WHERE ?1 = 0 OR (created_us, id) < (?1, ?2)"
+        " ORDER BY created_us DESC, id DESC LIMIT ?3";
     sqlite3_stmt *st = db_stmt(s, sql, e);
     int r;
 
@@ -139,7 +144,8 @@ int store_image_list(struct store *s, int64_t cursor_us, const char *cursor_id, 
 
 int store_image_is_used(struct store *s, const char *id, bool *ret, struct err *e)
 {
-    sqlite3_stmt *st = db_stmt(s, "SELECT 1 FROM sandboxes WHERE state <> 4 AND image = ?1 LIMIT 1", e);
+    sqlite3_stmt *st =
+        db_stmt(s, "SELECT 1 FROM sandboxes WHERE state <> 4 AND image = ?1 LIMIT 1", e);
 
     if (st == NULL)
         return -1;
@@ -154,9 +160,10 @@ int store_image_is_used(struct store *s, const char *id, bool *ret, struct err *
 
 int store_image_remove(struct store *s, const char *id, struct err *e)
 {
-    static const char garbage[] = "INSERT OR IGNORE INTO garbage (layer)"
-                                  " SELECT layer FROM image_layers AS mine WHERE image = ?1 AND NOT EXISTS"
-                                  " (SELECT 1 FROM image_layers AS o WHERE o.layer = mine.layer AND o.image <> ?1)";
+    static const char garbage[] =
+        "INSERT OR IGNORE INTO garbage (layer)"
+        " SELECT layer FROM image_layers AS mine WHERE image = ?1 AND NOT EXISTS"
+        " (SELECT 1 FROM image_layers AS o WHERE o.layer = mine.layer AND o.image <> ?1)";
     sqlite3_stmt *st = db_stmt(s, garbage, e);
 
     if (st == NULL)
@@ -164,7 +171,7 @@ int store_image_remove(struct store *s, const char *id, struct err *e)
     db_bind_text(st, 1, id);
     if (db_run(s, st, e) < 0)
         return -1;
-    st = db_stmt(s, "DELETE FROM images WHERE id = ?1", e);         /* names and layers follow by cascade */
+    st = db_stmt(s, "DELETE FROM images WHERE id = ?1", e); /* names and layers follow by cascade */
     if (st == NULL)
         return -1;
     db_bind_text(st, 1, id);

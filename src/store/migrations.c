@@ -63,8 +63,9 @@ static const char first[] =
     ") STRICT;"
     "CREATE INDEX audit_by_time ON audit(at_ms);";
 
-/* Environments, what an app is beyond its name, and named objects: secrets, queues, dicts. The text of an app is what a user calls it;
- * its name is the key that sandboxes carry, which differs where two environments have an app of the same text. */
+/* Environments, what an app is beyond its name, and named objects: secrets, queues, dicts. The
+ * text of an app is what a user calls it; its name is the key that sandboxes carry, which
+ * differs where two environments have an app of the same text. */
 static const char second[] =
     "CREATE TABLE environments ("
     "    name TEXT PRIMARY KEY, id TEXT NOT NULL UNIQUE, created_us INTEGER NOT NULL, is_default INTEGER NOT NULL"

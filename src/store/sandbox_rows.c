@@ -11,9 +11,9 @@
 #include "store/store.h"
 
 /* The order that bind_row and read_row keep. */
-#define COLUMNS                                                                                            \
+#define COLUMNS \
     "id, app, name, image, state, created_us, started_ms, ended_ms, expires_ms, idle_ms, grace_ms, retain_ms, spec, tags, " \
-    "tags_revision, idem_token, reason, code, signal, actor, message, cpu_us, memory_peak, oom_kills, "  \
+    "tags_revision, idem_token, reason, code, signal, actor, message, cpu_us, memory_peak, oom_kills, " \
     "last_activity_ms, last_activity"
 
 void sandbox_row_done(struct sandbox_row *r)
@@ -56,8 +56,9 @@ static void read_row(sqlite3_stmt *st, struct sandbox_row *r)
 
 int store_sandbox_insert(struct store *s, const struct sandbox_row *r, struct err *e)
 {
-    static const char sql[] = "INSERT INTO sandboxes (" COLUMNS ") VALUES "
-                              "(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26)";
+    static const char sql[] =
+        "INSERT INTO sandboxes (" COLUMNS ") VALUES "
+        "(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23,?24,?25,?26)";
     sqlite3_stmt *st = db_stmt(s, sql, e);
 
     if (st == NULL)
@@ -91,7 +92,8 @@ int store_sandbox_insert(struct store *s, const struct sandbox_row *r, struct er
     return db_run(s, st, e);
 }
 
-static int read_one(struct store *s, sqlite3_stmt *st, struct sandbox_row *ret, struct err *e, const char *what)
+static int read_one(struct store *s, sqlite3_stmt *st, struct sandbox_row *ret, struct err *e,
+                    const char *what)
 {
     int r = db_step(s, st, e);
 
@@ -114,12 +116,15 @@ int store_sandbox_get(struct store *s, const char *id, struct sandbox_row *ret, 
     return read_one(s, st, ret, e, id);
 }
 
-int store_sandbox_by_name(struct store *s, const char *app, const char *name, bool any, struct sandbox_row *ret,
-                          struct err *e)
+int store_sandbox_by_name(struct store *s, const char *app, const char *name, bool any,
+                          struct sandbox_row *ret, struct err *e)
 {
-    static const char live[] = "SELECT " COLUMNS " FROM sandboxes WHERE app = ?1 AND name = ?2 AND name <> '' AND state < 4";
-    static const char latest[] = "SELECT " COLUMNS " FROM sandboxes WHERE app = ?1 AND name = ?2 AND name <> ''"
-                                 " AND state < 5 ORDER BY created_us DESC, id DESC LIMIT 1";
+    static const char live[] =
+        "SELECT " COLUMNS
+        " FROM sandboxes WHERE app = ?1 AND name = ?2 AND name <> '' AND state < 4";
+    static const char latest[] =
+        "SELECT " COLUMNS " FROM sandboxes WHERE app = ?1 AND name = ?2 AND name <> ''"
+        " AND state < 5 ORDER BY created_us DESC, id DESC LIMIT 1";
     sqlite3_stmt *st = db_stmt(s, any ? latest : live, e);
 
     if (st == NULL)
@@ -139,10 +144,11 @@ static int run_on(struct store *s, sqlite3_stmt *st, const char *id, struct err 
     return 0;
 }
 
-int store_sandbox_set_state(struct store *s, const char *id, enum store_state state, int64_t started_ms,
-                            struct err *e)
+int store_sandbox_set_state(struct store *s, const char *id, enum store_state state,
+                            int64_t started_ms, struct err *e)
 {
-    sqlite3_stmt *st = db_stmt(s, "UPDATE sandboxes SET state = ?2, started_ms = ?3 WHERE id = ?1", e);
+    sqlite3_stmt *st =
+        db_stmt(s, "UPDATE sandboxes SET state = ?2, started_ms = ?3 WHERE id = ?1", e);
 
     if (st == NULL)
         return -1;
@@ -154,10 +160,11 @@ int store_sandbox_set_state(struct store *s, const char *id, enum store_state st
 
 int store_sandbox_end(struct store *s, const struct sandbox_row *r, struct err *e)
 {
-    static const char sql[] = "UPDATE sandboxes SET state = 4, ended_ms = ?2, reason = ?3, code = ?4, signal = ?5, actor = ?6,"
-                              " message = ?7, cpu_us = ?8, memory_peak = ?9, oom_kills = ?10, started_ms = ?11,"
-                              " last_activity_ms = ?12, last_activity = ?13"
-                              " WHERE id = ?1";
+    static const char sql[] =
+        "UPDATE sandboxes SET state = 4, ended_ms = ?2, reason = ?3, code = ?4, signal = ?5, actor = ?6,"
+        " message = ?7, cpu_us = ?8, memory_peak = ?9, oom_kills = ?10, started_ms = ?11,"
+        " last_activity_ms = ?12, last_activity = ?13"
+        " WHERE id = ?1";
     sqlite3_stmt *st = db_stmt(s, sql, e);
 
     if (st == NULL)
@@ -178,9 +185,11 @@ int store_sandbox_end(struct store *s, const struct sandbox_row *r, struct err *
     return run_on(s, st, r->id, e);
 }
 
-int store_sandbox_set_times(struct store *s, const char *id, int64_t expires_ms, uint64_t idle_ms, struct err *e)
+int store_sandbox_set_times(struct store *s, const char *id, int64_t expires_ms, uint64_t idle_ms,
+                            struct err *e)
 {
-    sqlite3_stmt *st = db_stmt(s, "UPDATE sandboxes SET expires_ms = ?2, idle_ms = ?3 WHERE id = ?1", e);
+    sqlite3_stmt *st =
+        db_stmt(s, "UPDATE sandboxes SET expires_ms = ?2, idle_ms = ?3 WHERE id = ?1", e);
 
     if (st == NULL)
         return -1;
@@ -201,11 +210,12 @@ int store_sandbox_set_name(struct store *s, const char *id, const char *name, st
     return run_on(s, st, id, e);
 }
 
-int store_sandbox_set_tags(struct store *s, const char *id, const char *tags, int64_t expected, int64_t *ret_revision,
-                           struct err *e)
+int store_sandbox_set_tags(struct store *s, const char *id, const char *tags, int64_t expected,
+                           int64_t *ret_revision, struct err *e)
 {
-    static const char sql[] = "UPDATE sandboxes SET tags = ?2, tags_revision = tags_revision + 1"
-                              " WHERE id = ?1 AND (?3 < 0 OR tags_revision = ?3) RETURNING tags_revision";
+    static const char sql[] =
+        "UPDATE sandboxes SET tags = ?2, tags_revision = tags_revision + 1"
+        " WHERE id = ?1 AND (?3 < 0 OR tags_revision = ?3) RETURNING tags_revision";
     sqlite3_stmt *st = db_stmt(s, sql, e);
 
     if (st == NULL)
@@ -217,7 +227,8 @@ int store_sandbox_set_tags(struct store *s, const char *id, const char *tags, in
     if (r < 0)
         return -1;
     if (r == 0)
-        return err_set(e, ERR_PRECONDITION, "the tags of %.40s are not at revision %" PRId64 " any more", id, expected);
+        return err_set(e, ERR_PRECONDITION,
+                       "the tags of %.40s are not at revision %" PRId64 " any more", id, expected);
     *ret_revision = db_int(st, 0);
     return db_run(s, st, e);
 }
@@ -259,7 +270,10 @@ static void add_filters(struct buf *sql, const struct sandbox_filter *f)
     if (f->cursor_us != 0)
         buf_adds(sql, " AND (created_us, id) < (:cursor_us, :cursor_id)");
     for (size_t i = 0; i < f->ntags; i++)
-        buf_addf(sql, " AND EXISTS (SELECT 1 FROM json_each(tags) AS t WHERE t.key = :k%zu AND t.value = :v%zu)", i, i);
+        buf_addf(
+            sql,
+            " AND EXISTS (SELECT 1 FROM json_each(tags) AS t WHERE t.key = :k%zu AND t.value = :v%zu)",
+            i, i);
 }
 
 static void bind_named(sqlite3_stmt *st, const char *name, const char *text)
@@ -278,7 +292,8 @@ static void bind_named_int(sqlite3_stmt *st, const char *name, int64_t v)
         db_bind_int(st, at, v);
 }
 
-int store_sandbox_list(struct store *s, const struct sandbox_filter *f, store_sandbox_fn fn, void *ctx, struct err *e)
+int store_sandbox_list(struct store *s, const struct sandbox_filter *f, store_sandbox_fn fn,
+                       void *ctx, struct err *e)
 {
     auto_buf sql;
     sqlite3_stmt *st;
@@ -319,11 +334,13 @@ int store_sandbox_unfinished(struct store *s, store_sandbox_fn fn, void *ctx, st
     return st != NULL ? each(s, st, fn, ctx, e) : -1;
 }
 
-int store_sandbox_expired(struct store *s, int64_t now_ms, size_t limit, store_sandbox_fn fn, void *ctx,
-                          struct err *e)
+int store_sandbox_expired(struct store *s, int64_t now_ms, size_t limit, store_sandbox_fn fn,
+                          void *ctx, struct err *e)
 {
-    sqlite3_stmt *st = db_stmt(s, "SELECT " COLUMNS " FROM sandboxes WHERE state = 4 AND ended_ms + retain_ms <= ?1 LIMIT ?2",
-                               e);
+    sqlite3_stmt *st = db_stmt(
+        s,
+        "SELECT " COLUMNS " FROM sandboxes WHERE state = 4 AND ended_ms + retain_ms <= ?1 LIMIT ?2",
+        e);
 
     if (st == NULL)
         return -1;
@@ -355,13 +372,14 @@ int store_app_ensure(struct store *s, const char *name, int64_t now_us, struct e
     return db_run(s, st, e);
 }
 
-int store_app_list(struct store *s, int64_t cursor_us, const char *cursor_id, size_t limit, store_app_fn fn, void *ctx,
-                   struct err *e)
+int store_app_list(struct store *s, int64_t cursor_us, const char *cursor_id, size_t limit,
+                   store_app_fn fn, void *ctx, struct err *e)
 {
-    static const char sql[] = "SELECT id, name, created_us,"
-                              " (SELECT count(*) FROM sandboxes WHERE sandboxes.app = apps.name AND state < 4)"
-                              " FROM apps WHERE ?1 = 0 OR (created_us, id) < (?1, ?2)"
-                              " ORDER BY created_us DESC, id DESC LIMIT ?3";
+    static const char sql[] =
+        "SELECT id, name, created_us,"
+        " (SELECT count(*) FROM sandboxes WHERE sandboxes.app = apps.name AND state < 4)"
+        " FROM apps WHERE ?1 = 0 OR (created_us, id) < (?1, ?2)"
+        " ORDER BY created_us DESC, id DESC LIMIT ?3";
     sqlite3_stmt *st = db_stmt(s, sql, e);
     int r;
 

@@ -1,12 +1,14 @@
 /*
- * store.h - everything that is known about sandboxes, apps, images, tokens and calls, behind one interface
+ * store.h - everything that is known about sandboxes, apps, images, tokens and calls, behind one
+ * interface
  *
  * Called by core only; all SQL stands in this folder. One writer: the control process.
  *
- * Durability: the SQLite back end runs in WAL mode with synchronous=NORMAL. A commit is in the file (the page cache) when
- * it returns, so killing the process loses nothing and never corrupts. A power cut may lose the last commits, as far back
- * as the last checkpoint; the sandboxes they were about do not survive a power cut either, and the start after it compares
- * rows with the nodes. What must survive all the same (tokens made or revoked) uses a durable transaction.
+ * Durability: the SQLite back end runs in WAL mode with synchronous=NORMAL. A commit is in the file
+ * (the page cache) when it returns, so killing the process loses nothing and never corrupts. A
+ * power cut may lose the last commits, as far back as the last checkpoint; the sandboxes they were
+ * about do not survive a power cut either, and the start after it compares rows with the nodes.
+ * What must survive all the same (tokens made or revoked) uses a durable transaction.
  *
  * Functions return 0, or -1 with the error; those that look for one object fail with ERR_NOT_FOUND.
  */
@@ -23,7 +25,8 @@
 
 struct store;
 
-/* Opens or makes the database and brings its tables up to date. A database of a newer version is refused. */
+/* Opens or makes the database and brings its tables up to date. A database of a newer version is
+ * refused. */
 int store_open(const char *path, struct store **ret, struct err *e);
 void store_close(struct store *s);          /* accepts NULL */
 
@@ -33,7 +36,7 @@ int store_begin(struct store *s, enum store_durability d, struct err *e);
 int store_commit(struct store *s, struct err *e);
 void store_rollback(struct store *s);       /* harmless without a transaction */
 
-/* --- sandboxes ----------------------------------------------------------------------------------------------------- */
+/* --- sandboxes ------------------------------------------------------------------------------- */
 
 /* Deleting rows are never shown: the sandbox is being removed. */
 enum store_state { STORE_CREATING = 1, STORE_RUNNING, STORE_STOPPING, STORE_ENDED, STORE_DELETING };
@@ -82,7 +85,8 @@ int store_sandbox_set_state(struct store *s, const char *id, enum store_state st
 int store_sandbox_end(struct store *s, const struct sandbox_row *r, struct err *e);
 int store_sandbox_set_times(struct store *s, const char *id, int64_t expires_ms, uint64_t idle_ms, struct err *e);
 int store_sandbox_set_name(struct store *s, const char *id, const char *name, struct err *e);
-/* Writes `tags` and the next revision; fails with ERR_PRECONDITION when `expected` >= 0 is not the current one. */
+/* Writes `tags` and the next revision; fails with ERR_PRECONDITION when `expected` >= 0 is not
+ * the current one. */
 int store_sandbox_set_tags(struct store *s, const char *id, const char *tags, int64_t expected, int64_t *ret_revision,
                            struct err *e);
 int store_sandbox_remove(struct store *s, const char *id, struct err *e);
@@ -112,7 +116,7 @@ int store_sandbox_unfinished(struct store *s, store_sandbox_fn fn, void *ctx, st
 int store_sandbox_expired(struct store *s, int64_t now_ms, size_t limit, store_sandbox_fn fn, void *ctx,
                           struct err *e);
 
-/* --- apps ---------------------------------------------------------------------------------------------------------- */
+/* --- apps ------------------------------------------------------------------------------------ */
 
 struct app_row {
     char id[ID_SIZE];
@@ -126,7 +130,7 @@ typedef void (*store_app_fn)(void *ctx, const struct app_row *r);
 int store_app_list(struct store *s, int64_t cursor_us, const char *cursor_id, size_t limit, store_app_fn fn, void *ctx,
                    struct err *e);
 
-/* --- images -------------------------------------------------------------------------------------------------------- */
+/* --- images ---------------------------------------------------------------------------------- */
 
 struct image_row {
     char id[ID_SIZE];
@@ -156,7 +160,7 @@ int store_image_remove(struct store *s, const char *id, struct err *e);
 int store_garbage_next(struct store *s, char *ret, size_t size, struct err *e);
 int store_garbage_remove(struct store *s, const char *layer, struct err *e);
 
-/* --- tokens -------------------------------------------------------------------------------------------------------- */
+/* --- tokens ---------------------------------------------------------------------------------- */
 
 #define STORE_HASH_SIZE 32
 
@@ -175,7 +179,7 @@ typedef void (*store_token_fn)(void *ctx, const struct token_row *r);
 int store_token_list(struct store *s, int64_t cursor_ms, const char *cursor_id, size_t limit, store_token_fn fn,
                      void *ctx, struct err *e);
 
-/* --- idempotency keys ---------------------------------------------------------------------------------------------- */
+/* --- idempotency keys ------------------------------------------------------------------------ */
 
 struct idem_row {
     uint8_t hash[STORE_HASH_SIZE];
@@ -189,7 +193,7 @@ int store_idem_remove(struct store *s, const char *token, const char *key, struc
 int store_idem_remove_object(struct store *s, const char *object, struct err *e);
 int store_idem_expire(struct store *s, int64_t before_ms, struct err *e);
 
-/* --- audit --------------------------------------------------------------------------------------------------------- */
+/* --- audit ----------------------------------------------------------------------------------- */
 
 struct audit_row {
     int64_t seq;                            /* given on insertion */
@@ -208,8 +212,8 @@ int store_audit_insert(struct store *s, const struct audit_row *r, struct err *e
 typedef void (*store_audit_fn)(void *ctx, const struct audit_row *r);
 /* Newest first; before_seq 0 = from the newest. */
 int store_audit_list(struct store *s, int64_t before_seq, size_t limit, store_audit_fn fn, void *ctx, struct err *e);
-/* Removes lines from before `before_ms` and those beyond the newest `keep`; at most `limit` in one go, so that nobody waits
- * long. *ret_more tells whether there are more. */
+/* Removes lines from before `before_ms` and those beyond the newest `keep`; at most `limit` in
+ * one go, so that nobody waits long. *ret_more tells whether there are more. */
 int store_audit_expire(struct store *s, int64_t before_ms, int64_t keep, int64_t limit, bool *ret_more, struct err *e);
 
 #endif

@@ -32,7 +32,8 @@ static int read_row(sqlite3_stmt *st, struct token_row *r, struct err *e)
 
 int store_token_insert(struct store *s, const struct token_row *r, struct err *e)
 {
-    sqlite3_stmt *st = db_stmt(s, "INSERT INTO tokens (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6)", e);
+    sqlite3_stmt *st =
+        db_stmt(s, "INSERT INTO tokens (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6)", e);
 
     if (st == NULL)
         return -1;
@@ -74,11 +75,12 @@ int store_token_remove(struct store *s, const char *id, struct err *e)
     return db_changes(s) > 0 ? 0 : err_set(e, ERR_NOT_FOUND, "no token '%.40s'", id);
 }
 
-int store_token_list(struct store *s, int64_t cursor_ms, const char *cursor_id, size_t limit, store_token_fn fn,
-                     void *ctx, struct err *e)
+int store_token_list(struct store *s, int64_t cursor_ms, const char *cursor_id, size_t limit,
+                     store_token_fn fn, void *ctx, struct err *e)
 {
-    static const char sql[] = "SELECT " COLUMNS " FROM tokens WHERE ?1 = 0 OR (created_ms, id) < (?1, ?2)"
-                              " ORDER BY created_ms DESC, id DESC LIMIT ?3";
+    static const char sql[] =
+        "SELECT " COLUMNS " FROM tokens WHERE ?1 = 0 OR (created_ms, id) < (?1, ?2)"
+        " ORDER BY created_ms DESC, id DESC LIMIT ?3";
     sqlite3_stmt *st = db_stmt(s, sql, e);
     int r;
 
@@ -98,9 +100,11 @@ int store_token_list(struct store *s, int64_t cursor_ms, const char *cursor_id, 
     return r;
 }
 
-int store_idem_get(struct store *s, const char *token, const char *key, struct idem_row *ret, struct err *e)
+int store_idem_get(struct store *s, const char *token, const char *key, struct idem_row *ret,
+                   struct err *e)
 {
-    sqlite3_stmt *st = db_stmt(s, "SELECT hash, object, created_ms FROM idempotency WHERE token = ?1 AND key = ?2", e);
+    sqlite3_stmt *st = db_stmt(
+        s, "SELECT hash, object, created_ms FROM idempotency WHERE token = ?1 AND key = ?2", e);
 
     if (st == NULL)
         return -1;
@@ -118,10 +122,13 @@ int store_idem_get(struct store *s, const char *token, const char *key, struct i
     return r;
 }
 
-int store_idem_insert(struct store *s, const char *token, const char *key, const struct idem_row *r, struct err *e)
+int store_idem_insert(struct store *s, const char *token, const char *key, const struct idem_row *r,
+                      struct err *e)
 {
-    sqlite3_stmt *st = db_stmt(s, "INSERT INTO idempotency (token, key, hash, object, created_ms) VALUES (?1, ?2, ?3, ?4, ?5)",
-                               e);
+    sqlite3_stmt *st = db_stmt(
+        s,
+        "INSERT INTO idempotency (token, key, hash, object, created_ms) VALUES (?1, ?2, ?3, ?4, ?5)",
+        e);
 
     if (st == NULL)
         return -1;

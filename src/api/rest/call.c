@@ -32,11 +32,12 @@ static char *copy(char **at, const char *text)
 /* The client's own id if it is harmless in headers and logs, else a new one. */
 static void choose_request_id(struct call_impl *ci)
 {
-    static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
     const char *given = http_header_get(ci->rq.headers, ci->rq.nheaders, "x-request-id");
 
-    if (given != NULL && *given != '\0' && strlen(given) < sizeof ci->request_id
-        && strspn(given, allowed) == strlen(given))
+    if (given != NULL && *given != '\0' && strlen(given) < sizeof ci->request_id &&
+        strspn(given, allowed) == strlen(given))
         (void)snprintf(ci->request_id, sizeof ci->request_id, "%s", given);
     else
         id_make(ci->request_id, "rq-");
@@ -45,8 +46,8 @@ static void choose_request_id(struct call_impl *ci)
 struct call_impl *call_new(struct http_stream *st, const struct http_request *rq, struct core *core)
 {
     struct call_impl *ci = mem_zalloc(sizeof *ci);
-    size_t size = strlen(rq->method) + 2 * strlen(rq->path) + 2 * strlen(rq->query) + strlen(rq->authority)
-                  + ROUTE_PARAMS + 8;
+    size_t size = strlen(rq->method) + 2 * strlen(rq->path) + 2 * strlen(rq->query) +
+                  strlen(rq->authority) + ROUTE_PARAMS + 8;
 
     for (size_t i = 0; i < rq->nheaders; i++)
         size += strlen(rq->headers[i].name) + strlen(rq->headers[i].value) + 2;
@@ -64,12 +65,14 @@ struct call_impl *call_new(struct http_stream *st, const struct http_request *rq
         ci->headers[i].value = copy(&at, rq->headers[i].value);
     }
     ci->rq.headers = ci->headers;
-    for (size_t i = 0; i < ROUTE_PARAMS; i++)       /* room for the decoded parameters: together no longer than the path */
+    for (size_t i = 0; i < ROUTE_PARAMS;
+         i++) /* room for the decoded parameters: together no longer than the path */
         ci->params[i].value = at;
     choose_request_id(ci);
     buf_init(&ci->body, LIMIT_JSON_BODY);
     ci->started_ms = clock_boot_ms();
-    ci->pub = (struct call){.core = core, .stream = st, .request_id = ci->request_id, .rq = &ci->rq};
+    ci->pub =
+        (struct call){.core = core, .stream = st, .request_id = ci->request_id, .rq = &ci->rq};
     return ci;
 }
 
@@ -87,7 +90,9 @@ static void write_audit(struct call_impl *ci, int status)
 {
     struct audit_row r = {.at_ms = clock_wall_ms(), .status = status};
     int64_t ms = clock_boot_ms() - ci->started_ms;
-    const char *target = ci->target[0] != '\0' ? ci->target : ci->nparams > 0 ? ci->params[0].value : "";
+    const char *target = ci->target[0] != '\0' ? ci->target
+                         : ci->nparams > 0     ? ci->params[0].value
+                                               : "";
 
     r.at_ms -= ms;
     r.ms = ms < INT32_MAX ? (int32_t)ms : INT32_MAX;
@@ -104,7 +109,8 @@ static void write_audit(struct call_impl *ci, int status)
 static void finish(struct call_impl *ci, int status)
 {
     struct call *c = &ci->pub;
-    bool is_taken = status == 101;          /* the stream's callbacks are the handler's: we shall not hear of its end */
+    bool is_taken =
+        status == 101; /* the stream's callbacks are the handler's: we shall not hear of its end */
 
     if (is_taken)
         c->stream = NULL;
@@ -125,7 +131,7 @@ void call_closed(struct call_impl *ci)
         call_free(ci);
         return;
     }
-    if (ci->is_collecting) {                /* no handler knows of it */
+    if (ci->is_collecting) { /* no handler knows of it */
         finish(ci, CALL_CLIENT_GONE);
         return;
     }
@@ -133,7 +139,7 @@ void call_closed(struct call_impl *ci)
         ci->pub.on_gone(&ci->pub);
 }
 
-/* --- inputs -------------------------------------------------------------------------------------------------------- */
+/* --- inputs ---------------------------------------------------------------------------------- */
 
 const char *call_param(const struct call *c, const char *name)
 {
@@ -229,8 +235,10 @@ int call_idem_key(struct call *c, const char **ret_key, uint8_t ret_hash[32], st
     for (size_t i = 0; i < n; i++)
         is_printable = is_printable && key[i] > ' ' && key[i] < 127;
     if (n == 0 || n > IDEM_KEY_MAX || !is_printable)
-        return err_param(e, ERR_INVALID, "Idempotency-Key", "the idempotency key has %zu bytes, but must be 1 to %d printable "
-                         "ones without spaces", n, IDEM_KEY_MAX);
+        return err_param(e, ERR_INVALID, "Idempotency-Key",
+                         "the idempotency key has %zu bytes, but must be 1 to %d printable "
+                         "ones without spaces",
+                         n, IDEM_KEY_MAX);
     auto_free char *body = js_text(c->body, true);
     sha256_init(&h);
     sha256_add(&h, c->rq->method, strlen(c->rq->method) + 1);
@@ -241,7 +249,7 @@ int call_idem_key(struct call *c, const char **ret_key, uint8_t ret_hash[32], st
     return 0;
 }
 
-/* --- answers ------------------------------------------------------------------------------------------------------- */
+/* --- answers --------------------------------------------------------------------------------- */
 
 void call_add_header(struct call *c, const char *name, const char *value)
 {
@@ -326,7 +334,8 @@ static json_t *error_json(const struct err *e, const char *request_id)
 
     (void)json_object_set_new(o, "code", json_string(row->name));
     (void)json_object_set_new(o, "message", js_string_lossy(e->message));
-    (void)json_object_set_new(o, "param", e->param[0] != '\0' ? js_string_lossy(field_name(e->param)) : json_null());
+    (void)json_object_set_new(
+        o, "param", e->param[0] != '\0' ? js_string_lossy(field_name(e->param)) : json_null());
     (void)json_object_set_new(o, "hint", js_string_lossy(e->hint[0] != '\0' ? e->hint : row->hint));
     (void)json_object_set_new(o, "retryable", json_boolean(row->retryable));
     (void)json_object_set_new(o, "request_id", json_string(request_id));

@@ -1,7 +1,8 @@
 /*
  * check.c - requests against the fields of their row
  *
- * Called by rest.c before a handler runs, and by the fuzz target. Each error names field, value and limit.
+ * Called by rest.c before a handler runs, and by the fuzz target. Each error names field, value and
+ * limit.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -54,7 +55,8 @@ int query_split(char *text, struct query_param **ret, size_t *ret_n, struct err 
     for (const char *p = text; *p != '\0'; p++)
         n += *p == '&';
     if (n >= QUERY_PARAMS_MAX)
-        return err_set(e, ERR_TOO_LARGE, "the query has %zu parameters, at most %d are accepted", n + 1, QUERY_PARAMS_MAX);
+        return err_set(e, ERR_TOO_LARGE, "the query has %zu parameters, at most %d are accepted",
+                       n + 1, QUERY_PARAMS_MAX);
     auto_free struct query_param *q = mem_array(n + 1, sizeof *q);
     for (char *p = text; *p != '\0';) {
         size_t len = strcspn(p, "&");
@@ -67,10 +69,14 @@ int query_split(char *text, struct query_param **ret, size_t *ret_n, struct err 
                 value++;
                 value_len = len - name_len - 1;
             }
-            /* In place: decoding never grows a text. The value first, since the name's NUL may fall on its '='. */
+            /* In place: decoding never grows a text. The value first, since the name's NUL may
+             * fall on its '='. */
             p[len] = '\0';
-            if (percent_decode(value, value_len, true, value) < 0 || percent_decode(p, name_len, true, p) < 0)
-                return err_set(e, ERR_MALFORMED, "parameter %zu of the query has a bad %%-escape or a NUL", count + 1);
+            if (percent_decode(value, value_len, true, value) < 0 ||
+                percent_decode(p, name_len, true, p) < 0)
+                return err_set(e, ERR_MALFORMED,
+                               "parameter %zu of the query has a bad %%-escape or a NUL",
+                               count + 1);
             q[count].name = p;
             q[count].value = name_len < len ? value : p + strlen(p);
             count++;
@@ -108,7 +114,8 @@ static int check_range(const struct field *f, double v, struct err *e)
         return 0;
     bool is_open = (f->flags & FIELD_OPEN_MIN) != 0;
     if (v > f->max || v < f->min || (is_open && v <= f->min))
-        return err_param(e, ERR_INVALID, f->name, "%s is %.15g, but must be %s %.15g and at most %.15g", f->name, v,
+        return err_param(e, ERR_INVALID, f->name,
+                         "%s is %.15g, but must be %s %.15g and at most %.15g", f->name, v,
                          is_open ? "more than" : "at least", f->min, f->max);
     return 0;
 }
@@ -117,7 +124,8 @@ static int check_count(const struct field *f, size_t n, const char *what, struct
 {
     if ((f->min != 0 || f->max != 0) && ((double)n < f->min || (double)n > f->max))
         return err_param(e, n > f->max ? ERR_TOO_LARGE : ERR_INVALID, f->name,
-                         "%s has %zu %s, but must have %.15g to %.15g", f->name, n, what, f->min, f->max);
+                         "%s has %zu %s, but must have %.15g to %.15g", f->name, n, what, f->min,
+                         f->max);
     return 0;
 }
 
@@ -128,10 +136,13 @@ static int check_string(const struct field *f, const char *s, struct err *e)
     if (check_count(f, strlen(s), "bytes", e) < 0)
         return -1;
     if ((f->flags & FIELD_NAME) != 0 && !name_is_valid(s, strlen(s)))
-        return err_param(e, ERR_INVALID, f->name, "%s is '%s', but names are 1 to %d of the characters A-Z a-z 0-9 . _ - "
-                         "and neither '.' nor '..' nor shaped like an app id", f->name, shown(s, text), LIMIT_NAME);
+        return err_param(e, ERR_INVALID, f->name,
+                         "%s is '%s', but names are 1 to %d of the characters A-Z a-z 0-9 . _ - "
+                         "and neither '.' nor '..' nor shaped like an app id",
+                         f->name, shown(s, text), LIMIT_NAME);
     if ((f->flags & FIELD_ABS_PATH) != 0 && s[0] != '/')
-        return err_param(e, ERR_INVALID, f->name, "%s is '%s', but must be an absolute path", f->name, shown(s, text));
+        return err_param(e, ERR_INVALID, f->name, "%s is '%s', but must be an absolute path",
+                         f->name, shown(s, text));
     return 0;
 }
 
@@ -146,7 +157,8 @@ static int check_enum(const struct field *f, const char *s, struct err *e)
             return 0;
         p += len + (p[len] == '|');
     }
-    return err_param(e, ERR_INVALID, f->name, "%s is '%s', but must be one of %s", f->name, shown(s, text), f->choices);
+    return err_param(e, ERR_INVALID, f->name, "%s is '%s', but must be one of %s", f->name,
+                     shown(s, text), f->choices);
 }
 
 static int check_strings(const struct field *f, const json_t *v, struct err *e)
@@ -156,9 +168,9 @@ static int check_strings(const struct field *f, const json_t *v, struct err *e)
 
     if (!json_is_array(v))
         return wrong_type(f, "an array of strings", e);
-    json_array_foreach(v, i, item)
-        if (!json_is_string(item))
-            return err_param(e, ERR_INVALID, f->name, "%s must be an array of strings, but item %zu is none", f->name, i);
+    json_array_foreach(v, i, item) if (!json_is_string(item)) return err_param(
+        e, ERR_INVALID, f->name, "%s must be an array of strings, but item %zu is none", f->name,
+        i);
     return check_count(f, json_array_size(v), "items", e);
 }
 
@@ -170,10 +182,12 @@ static int check_string_map(const struct field *f, json_t *v, struct err *e)
 
     if (!json_is_object(v))
         return wrong_type(f, "an object of strings", e);
-    json_object_foreach(v, key, item) {
+    json_object_foreach(v, key, item)
+    {
         bool is_null = json_is_null(item) && (f->flags & FIELD_NULLABLE) != 0;
         if (!json_is_string(item) && !is_null)
-            return err_param(e, ERR_INVALID, f->name, "%s must be an object of strings, but '%s' is none", f->name,
+            return err_param(e, ERR_INVALID, f->name,
+                             "%s must be an object of strings, but '%s' is none", f->name,
                              shown(key, text));
     }
     return check_count(f, json_object_size(v), "entries", e);
@@ -188,13 +202,17 @@ static int check_tty(const struct field *f, json_t *v, struct err *e)
         return 0;
     if (!json_is_object(v))
         return wrong_type(f, "true, false or {\"rows\", \"cols\"}", e);
-    json_object_foreach(v, key, item) {
+    json_object_foreach(v, key, item)
+    {
         if (strcmp(key, "rows") != 0 && strcmp(key, "cols") != 0) {
-            err_param(e, ERR_UNKNOWN_FIELD, f->name, "%s has a field that is neither rows nor cols", f->name);
+            err_param(e, ERR_UNKNOWN_FIELD, f->name, "%s has a field that is neither rows nor cols",
+                      f->name);
             return -1;
         }
-        if (!json_is_integer(item) || json_integer_value(item) < 1 || json_integer_value(item) > 65535)
-            return err_param(e, ERR_INVALID, f->name, "%s.%s must be a whole number from 1 to 65535", f->name, key);
+        if (!json_is_integer(item) || json_integer_value(item) < 1 ||
+            json_integer_value(item) > 65535)
+            return err_param(e, ERR_INVALID, f->name,
+                             "%s.%s must be a whole number from 1 to 65535", f->name, key);
     }
     if (json_object_size(v) != 2)
         return err_param(e, ERR_INVALID, f->name, "%s must have both rows and cols", f->name);
@@ -210,16 +228,23 @@ static int check_value(const struct field *f, json_t *v, struct err *e)
     }
     switch (f->type) {
     case FIELD_STRING:
-        return json_is_string(v) ? check_string(f, json_string_value(v), e) : wrong_type(f, "a string", e);
+        return json_is_string(v) ? check_string(f, json_string_value(v), e)
+                                 : wrong_type(f, "a string", e);
     case FIELD_ENUM:
-        return json_is_string(v) ? check_enum(f, json_string_value(v), e) : wrong_type(f, "a string", e);
+        return json_is_string(v) ? check_enum(f, json_string_value(v), e)
+                                 : wrong_type(f, "a string", e);
     case FIELD_INT:
-        /* A whole real here is a number beyond every range (see js_parse_reals), or was written with a point. */
+        /* A whole real here is a number beyond every range (see js_parse_reals), or was written
+         * with a point. */
         if (json_is_real(v) && fabs(json_real_value(v)) >= 0x1p53)
-            return check_range(f, json_real_value(v), e) < 0 ? -1 : wrong_type(f, "a whole number that fits in 64 bits", e);
-        return json_is_integer(v) ? check_range(f, (double)json_integer_value(v), e) : wrong_type(f, "a whole number", e);
+            return check_range(f, json_real_value(v), e) < 0
+                       ? -1
+                       : wrong_type(f, "a whole number that fits in 64 bits", e);
+        return json_is_integer(v) ? check_range(f, (double)json_integer_value(v), e)
+                                  : wrong_type(f, "a whole number", e);
     case FIELD_NUMBER:
-        return json_is_number(v) ? check_range(f, json_number_value(v), e) : wrong_type(f, "a number", e);
+        return json_is_number(v) ? check_range(f, json_number_value(v), e)
+                                 : wrong_type(f, "a number", e);
     case FIELD_BOOL:
         return json_is_boolean(v) ? 0 : wrong_type(f, "true or false", e);
     case FIELD_STRINGS:
@@ -242,7 +267,8 @@ static const struct field *field_of(const struct field *fields, size_t n, const 
     return NULL;
 }
 
-static int unknown(const struct field *fields, size_t n, const char *name, const char *where, struct err *e)
+static int unknown(const struct field *fields, size_t n, const char *name, const char *where,
+                   struct err *e)
 {
     char text[64];
     const char *names[64];
@@ -260,13 +286,15 @@ static int unknown(const struct field *fields, size_t n, const char *name, const
     return -1;
 }
 
-/* Number that no integer holds: only the field it is in is of interest, so members of other types are left alone. */
+/* Number that no integer holds: only the field it is in is of interest, so members of other
+ * types are left alone. */
 int check_overflow(const struct op *op, const json_t *body, struct err *e)
 {
     const char *key;
     json_t *value;
 
-    json_object_foreach((json_t *)body, key, value) {
+    json_object_foreach((json_t *)body, key, value)
+    {
         const struct field *f = field_of(op->body, op->nbody, key);
         if (f != NULL && json_is_real(value) && fabs(json_real_value(value)) >= 0x1p63)
             return check_value(f, value, e);
@@ -279,7 +307,8 @@ int check_body(const struct op *op, const json_t *body, struct err *e)
     const char *key;
     json_t *value;
 
-    json_object_foreach((json_t *)body, key, value) {
+    json_object_foreach((json_t *)body, key, value)
+    {
         const struct field *f = field_of(op->body, op->nbody, key);
         if (f == NULL)
             return unknown(op->body, op->nbody, key, "field", e);
@@ -302,10 +331,10 @@ json_t *check_json(const struct op *op, const void *p, size_t n, struct err *e)
 
     if (n == 0 && op->nbody == 0)
         return json_object();
-    auto_json *body = n == 0 ? json_object()
-                             : js_parse(p, n, LIMIT_JSON_BODY, &parse_error);
+    auto_json *body = n == 0 ? json_object() : js_parse(p, n, LIMIT_JSON_BODY, &parse_error);
     if (body == NULL) {
-        auto_json *reals = n <= LIMIT_JSON_BODY && parse_error.code == ERR_MALFORMED ? js_parse_reals(p, n) : NULL;
+        auto_json *reals =
+            n <= LIMIT_JSON_BODY && parse_error.code == ERR_MALFORMED ? js_parse_reals(p, n) : NULL;
         if (!json_is_object(reals) || check_overflow(op, reals, e) == 0)
             *e = parse_error;
         return NULL;
@@ -337,7 +366,8 @@ static int check_query_value(const struct field *f, const char *s, struct err *e
         errno = 0;
         long long v = strtoll(s, &end, 10);
         if (*s == '\0' || strchr("-0123456789", *s) == NULL || *end != '\0' || errno != 0)
-            return err_param(e, ERR_INVALID, f->name, "%s is '%s', but must be a whole number", f->name, shown(s, text));
+            return err_param(e, ERR_INVALID, f->name, "%s is '%s', but must be a whole number",
+                             f->name, shown(s, text));
         return check_range(f, (double)v, e);
     }
     case FIELD_NUMBER: {
@@ -345,13 +375,16 @@ static int check_query_value(const struct field *f, const char *s, struct err *e
         double v = strtod(s, &end);
         /* strtod takes "inf", "nan" and hexadecimal too */
         if (*s == '\0' || strspn(s, "-+.0123456789eE") != strlen(s) || *end != '\0')
-            return err_param(e, ERR_INVALID, f->name, "%s is '%s', but must be a number", f->name, shown(s, text));
+            return err_param(e, ERR_INVALID, f->name, "%s is '%s', but must be a number", f->name,
+                             shown(s, text));
         return check_range(f, v, e);
     }
     case FIELD_BOOL:
-        if (strcmp(s, "true") == 0 || strcmp(s, "false") == 0 || strcmp(s, "1") == 0 || strcmp(s, "0") == 0)
+        if (strcmp(s, "true") == 0 || strcmp(s, "false") == 0 || strcmp(s, "1") == 0 ||
+            strcmp(s, "0") == 0)
             return 0;
-        return err_param(e, ERR_INVALID, f->name, "%s is '%s', but must be true or false", f->name, shown(s, text));
+        return err_param(e, ERR_INVALID, f->name, "%s is '%s', but must be true or false", f->name,
+                         shown(s, text));
     case FIELD_STRINGS:
     case FIELD_STRING_MAP:
     case FIELD_TTY:
@@ -378,11 +411,13 @@ int check_query(const struct op *op, const struct query_param *q, size_t n, stru
     }
     for (size_t i = 0; i < op->nquery; i++)
         if ((op->query[i].flags & FIELD_REQUIRED) != 0 && (seen & 1ULL << (i & 63)) == 0)
-            return err_param(e, ERR_INVALID, op->query[i].name, "the query parameter %s is required", op->query[i].name);
+            return err_param(e, ERR_INVALID, op->query[i].name,
+                             "the query parameter %s is required", op->query[i].name);
     return 0;
 }
 
-int check_param(const struct op *op, const char *name, size_t name_len, const char *value, struct err *e)
+int check_param(const struct op *op, const char *name, size_t name_len, const char *value,
+                struct err *e)
 {
     char text[64];
     bool is_id = name_len == 2 && memcmp(name, "id", 2) == 0;
@@ -392,7 +427,9 @@ int check_param(const struct op *op, const char *name, size_t name_len, const ch
     if (is_id && strncmp(op->path, "/v1/tokens/", 11) == 0 && !id_is(value, "tk-"))
         return err_set(e, ERR_NOT_FOUND, "no token '%s'", shown(value, text));
     if (name_len == 7 && memcmp(name, "exec_id", 7) == 0 && !exec_id_is_valid(value))
-        return err_param(e, ERR_INVALID, "exec_id", "the exec id is '%s', but exec ids are 1 to 63 of the characters "
-                         "A-Z a-z 0-9 . _ - and begin with a letter or digit", shown(value, text));
+        return err_param(e, ERR_INVALID, "exec_id",
+                         "the exec id is '%s', but exec ids are 1 to 63 of the characters "
+                         "A-Z a-z 0-9 . _ - and begin with a letter or digit",
+                         shown(value, text));
     return 0;
 }

@@ -40,11 +40,11 @@ static json_t *image_json(const struct image_row *r)
     return o;
 }
 
-/* --- import -------------------------------------------------------------------------------------------------------- */
+/* --- import ---------------------------------------------------------------------------------- */
 
 struct upload {
     struct image_import *import;
-    size_t held;                    /* bytes taken from the client without giving credit back */
+    size_t held; /* bytes taken from the client without giving credit back */
 };
 
 static void give_credit(struct call *c, struct upload *u)
@@ -92,7 +92,7 @@ static void on_imported(void *ctx, const struct image_row *image, const struct e
     struct call *c = ctx;
     struct upload *u = c->user;
 
-    give_credit(c, u);              /* what is left of the body is dropped */
+    give_credit(c, u); /* what is left of the body is dropped */
     free(u);
     if (e != NULL) {
         call_fail(c, e);
@@ -130,7 +130,9 @@ static void import(struct call *c)
     auto_json *env = read_env(c, &e);
     const char *name = call_query(c, "name");
     struct image_config cfg = {
-        .name = name != NULL && *name != '\0' ? name : NULL, .env = env, .workdir = call_query(c, "workdir"),
+        .name = name != NULL && *name != '\0' ? name : NULL,
+        .env = env,
+        .workdir = call_query(c, "workdir"),
         .user = call_query(c, "user"),
     };
 
@@ -146,7 +148,7 @@ static void import(struct call *c)
     u->import = image_import(c->core, &cfg, &import_ops, c);
 }
 
-/* --- the rest ------------------------------------------------------------------------------------------------------ */
+/* --- the rest -------------------------------------------------------------------------------- */
 
 static void add_row(void *ctx, const struct image_row *r)
 {
@@ -162,7 +164,8 @@ static void list(struct call *c)
         call_fail(c, &e);
         return;
     }
-    if (store_image_list(core_store(c->core), p.cursor, p.cursor_id, page_limit(&p), add_row, &p, &e) < 0)
+    if (store_image_list(core_store(c->core), p.cursor, p.cursor_id, page_limit(&p), add_row, &p,
+                         &e) < 0)
         page_fail(&p, c, &e);
     else
         page_reply(&p, c);
@@ -190,7 +193,7 @@ static void set_name(struct call *c)
         call_reply(c, 200, image_json(&row));
 }
 
-static void delete(struct call *c)
+static void delete (struct call *c)
 {
     struct err e;
 
@@ -202,9 +205,12 @@ static void delete(struct call *c)
 
 static const struct field import_query[] = {
     {"name", FIELD_STRING, 0, 0, LIMIT_NAME, NULL, "name to point at the image"},
-    {"env", FIELD_STRING, FIELD_REPEATED, 1, LIMIT_ENV_BYTES, NULL, "NAME=value for every sandbox of the image"},
-    {"workdir", FIELD_STRING, FIELD_ABS_PATH, 1, LIMIT_PATH - 1, NULL, "working directory of its sandboxes"},
-    {"user", FIELD_STRING, 0, 1, 128, NULL, "user of its sandboxes, name or id, with optional :group"},
+    {"env", FIELD_STRING, FIELD_REPEATED, 1, LIMIT_ENV_BYTES, NULL,
+     "NAME=value for every sandbox of the image"},
+    {"workdir", FIELD_STRING, FIELD_ABS_PATH, 1, LIMIT_PATH - 1, NULL,
+     "working directory of its sandboxes"},
+    {"user", FIELD_STRING, 0, 1, 128, NULL,
+     "user of its sandboxes, name or id, with optional :group"},
 };
 static const struct field list_query[] = {LIST_FIELDS};
 static const struct field name_body[] = {
@@ -212,13 +218,16 @@ static const struct field name_body[] = {
 };
 
 const struct op rest_image_ops[] = {
-    {"image.import", "POST", "/v1/images", "image:write", OP_RAW_BODY, "Import a tar of a root file system", import_query,
-     array_len(import_query), NULL, 0, 201, import},
-    {"image.list", "GET", "/v1/images", "image:read", 0, "List images", list_query, array_len(list_query), NULL, 0, 200, list},
-    {"image.get", "GET", "/v1/images/{id}", "image:read", 0, "An image, by id or name", NULL, 0, NULL, 0, 200, get},
-    {"image.delete", "DELETE", "/v1/images/{id}", "image:write", 0, "Remove an image and its names", NULL, 0, NULL, 0, 204,
-     delete},
-    {"image.name", "PUT", "/v1/images/names/{name}", "image:write", 0, "Point a name at an image", NULL, 0, name_body,
-     array_len(name_body), 200, set_name},
+    {"image.import", "POST", "/v1/images", "image:write", OP_RAW_BODY,
+     "Import a tar of a root file system", import_query, array_len(import_query), NULL, 0, 201,
+     import},
+    {"image.list", "GET", "/v1/images", "image:read", 0, "List images", list_query,
+     array_len(list_query), NULL, 0, 200, list},
+    {"image.get", "GET", "/v1/images/{id}", "image:read", 0, "An image, by id or name", NULL, 0,
+     NULL, 0, 200, get},
+    {"image.delete", "DELETE", "/v1/images/{id}", "image:write", 0, "Remove an image and its names",
+     NULL, 0, NULL, 0, 204, delete},
+    {"image.name", "PUT", "/v1/images/names/{name}", "image:write", 0, "Point a name at an image",
+     NULL, 0, name_body, array_len(name_body), 200, set_name},
 };
 const size_t rest_image_nops = array_len(rest_image_ops);

@@ -20,7 +20,8 @@ int page_init(struct page *p, const struct call *c, struct err *e)
         errno = 0;
         p->cursor = strtoll(cursor, &end, 10);
         if (p->cursor <= 0 || errno != 0 || *end != '.' || strlen(end + 1) >= sizeof p->cursor_id)
-            return err_param(e, ERR_INVALID, "cursor", "the cursor is none that this server gave out");
+            return err_param(e, ERR_INVALID, "cursor",
+                             "the cursor is none that this server gave out");
         (void)snprintf(p->cursor_id, sizeof p->cursor_id, "%s", end + 1);
     }
     p->items = json_array();

@@ -1,7 +1,8 @@
 /*
  * list.h - pages: `limit` and `cursor` of the query, `items` and `next` of the answer
  *
- * A cursor is "<time>.<id>" of the last item, in the order of lists: newest first, ties broken by id.
+ * A cursor is "<time>.<id>" of the last item, in the order of lists: newest first, ties broken by
+ * id.
  */
 #ifndef QS_API_REST_LIST_H
 #define QS_API_REST_LIST_H
@@ -25,7 +26,8 @@ struct page {
 /* From the query; ERR_INVALID for a cursor that is none of ours. */
 int page_init(struct page *p, const struct call *c, struct err *e);
 void page_add(struct page *p, json_t *item, int64_t time, const char *id);
-/* Callers ask the store for page_limit items: one more than are shown tells whether there is a next page. */
+/* Callers ask the store for page_limit items: one more than are shown tells whether there is a
+ * next page. */
 size_t page_limit(const struct page *p);
 void page_reply(struct page *p, struct call *c);
 void page_fail(struct page *p, struct call *c, const struct err *e);

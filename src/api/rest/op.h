@@ -1,9 +1,10 @@
 /*
- * op.h - the operation table: one row drives routing, authentication, scopes, checking of input and /openapi.json
+ * op.h - the operation table: one row drives routing, authentication, scopes, checking of input and
+ * /openapi.json
  *
- * Each group of operations is a file with a table (rest_sandbox_ops, rest_exec_ops, ...); rest.c joins them.
- * A handler runs only after the token, the scope, the path ids' shape, every query parameter and (for JSON
- * bodies) every field has been checked against the row.
+ * Each group of operations is a file with a table (rest_sandbox_ops, rest_exec_ops, ...); rest.c
+ * joins them. A handler runs only after the token, the scope, the path ids' shape, every query
+ * parameter and (for JSON bodies) every field has been checked against the row.
  */
 #ifndef QS_API_REST_OP_H
 #define QS_API_REST_OP_H
@@ -73,8 +74,9 @@ struct op {
 };
 
 /*
- * One call. Everything here is the framework's and lives until the stream has closed AND the handler has answered
- * (call_* below) - see call_hold for handlers that go on after the client left.
+ * One call. Everything here is the framework's and lives until the stream has closed AND the
+ * handler has answered (call_* below) - see call_hold for handlers that go on after the client
+ * left.
  */
 struct call {
     const struct op *op;
@@ -86,8 +88,9 @@ struct call {
     const struct http_request *rq;  /* a copy that lives as long as the call */
     void *user;                     /* the handler's state */
 
-    /* Hooks a handler sets before it returns; the framework owns the stream's callbacks and forwards. All may stay NULL.
-     * After an answer (call_reply, call_fail, call_done) no hook is called. */
+    /* Hooks a handler sets before it returns; the framework owns the stream's callbacks and
+     * forwards. All may stay NULL. After an answer (call_reply, call_fail, call_done) no hook is
+     * called. */
     void (*on_gone)(struct call *c);    /* the client vanished; stream is NULL. The handler still ends the call, now or later
                                          * (call_done(c, CALL_CLIENT_GONE), or any answer: it goes nowhere) */
     void (*on_body)(struct call *c, const void *p, size_t n);   /* OP_RAW_BODY; give credit with http_stream_consume.
@@ -112,27 +115,32 @@ int64_t call_int(const struct call *c, const char *name, int64_t fallback);     
 bool call_bool(const struct call *c, const char *name, bool fallback);
 const char *call_string(const struct call *c, const char *name, const char *fallback);
 
-/* Idempotency-Key and the hash of method, path and body to go with it into core/idempotency.h; *ret_key is NULL when the
- * header is absent. -1 when the header is malformed. */
+/* Idempotency-Key and the hash of method, path and body to go with it into core/idempotency.h;
+ * *ret_key is NULL when the header is absent. -1 when the header is malformed. */
 int call_idem_key(struct call *c, const char **ret_key, uint8_t ret_hash[32], struct err *e);
-/* One more header of the answer ("idempotency-replayed", "true"); both texts must be constants. At most one. */
+/* One more header of the answer ("idempotency-replayed", "true"); both texts must be constants.
+ * At most one. */
 void call_add_header(struct call *c, const char *name, const char *value);
 
 /* The object that the call made, for its audit line; otherwise the first id of the path is it. */
 void call_set_target(struct call *c, const char *id);
 
-/* Answers; exactly one ends the call, also after the client has gone (audit line; the call is freed once its stream has
- * closed, maybe at once: do not touch it afterwards). `body` is consumed. */
+/* Answers; exactly one ends the call, also after the client has gone (audit line; the call is
+ * freed once its stream has closed, maybe at once: do not touch it afterwards). `body` is
+ * consumed. */
 void call_reply(struct call *c, int status, json_t *body);
 void call_reply_empty(struct call *c, int status);
 void call_fail(struct call *c, const struct err *e);
-/* What call_fail would send as a body, {"error": {...}}, for an answer whose head has gone out; the caller owns it. */
+/* What call_fail would send as a body, {"error": {...}}, for an answer whose head has gone out;
+ * the caller owns it. */
 json_t *call_error_json(const struct call *c, const struct err *e);
-/* For handlers that stream: after http_respond/sse_start they write, use the hooks, end the stream (http_stream_end, or
- * http_stream_cancel when the answer broke off) and then call call_done. After ws_accept the callbacks are the handler's
- * own, and call_done(c, 101) comes from its ws on_close: 101 says so. status is for the audit line. */
+/* For handlers that stream: after http_respond/sse_start they write, use the hooks, end the
+ * stream (http_stream_end, or http_stream_cancel when the answer broke off) and then call
+ * call_done. After ws_accept the callbacks are the handler's own, and call_done(c, 101) comes
+ * from its ws on_close: 101 says so. status is for the audit line. */
 void call_done(struct call *c, int status);
-/* Response headers that every answer carries (x-request-id); writes into out, returns the count (room for 4). */
+/* Response headers that every answer carries (x-request-id); writes into out, returns the count
+ * (room for 4). */
 size_t call_headers(const struct call *c, struct http_header *out);
 
 /* The request handler of control's listener for everything under /v1 and /openapi.json. */

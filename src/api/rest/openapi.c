@@ -11,7 +11,8 @@
 
 static void set(json_t *o, const char *key, json_t *value)
 {
-    (void)json_object_set_new(o, key, value);       /* fails only without memory, which ends the process */
+    (void)json_object_set_new(o, key,
+                              value); /* fails only without memory, which ends the process */
 }
 
 static json_t *number(double v)
@@ -49,8 +50,8 @@ static void set_bounds(json_t *o, const struct field *f, const char *min, const 
 
 static json_t *tty_schema(void)
 {
-    json_t *rows = type_of("integer"), *object = type_of("object"), *properties = json_object(), *any = json_array(),
-           *o = json_object();
+    json_t *rows = type_of("integer"), *object = type_of("object"), *properties = json_object(),
+           *any = json_array(), *o = json_object();
 
     set(rows, "minimum", json_integer(1));
     set(rows, "maximum", json_integer(65535));
@@ -116,7 +117,8 @@ static json_t *schema_of(const struct field *f)
     return o;
 }
 
-static json_t *parameter(const char *name, size_t len, const char *in, bool is_required, json_t *schema)
+static json_t *parameter(const char *name, size_t len, const char *in, bool is_required,
+                         json_t *schema)
 {
     json_t *o = json_object();
 
@@ -133,7 +135,8 @@ static json_t *parameters(const struct op *op)
 
     for (const char *p = strchr(op->path, '{'); p != NULL; p = strchr(p, '{')) {
         p++;
-        (void)json_array_append_new(list, parameter(p, strcspn(p, "}"), "path", true, type_of("string")));
+        (void)json_array_append_new(list,
+                                    parameter(p, strcspn(p, "}"), "path", true, type_of("string")));
     }
     for (size_t i = 0; i < op->nquery; i++) {
         const struct field *f = &op->query[i];
@@ -143,8 +146,8 @@ static json_t *parameters(const struct op *op)
             set(array, "items", schema);
             schema = array;
         }
-        (void)json_array_append_new(list, parameter(f->name, strlen(f->name), "query", (f->flags & FIELD_REQUIRED) != 0,
-                                                    schema));
+        (void)json_array_append_new(list, parameter(f->name, strlen(f->name), "query",
+                                                    (f->flags & FIELD_REQUIRED) != 0, schema));
     }
     return list;
 }
@@ -197,8 +200,9 @@ static json_t *responses(const struct op *op)
 
     set(good, "description", json_string(op->summary));
     if (op->success != 204)
-        set(good, "content", (op->flags & OP_STREAM) != 0 ? content("application/octet-stream", json_object())
-                                                          : content("application/json", type_of("object")));
+        set(good, "content",
+            (op->flags & OP_STREAM) != 0 ? content("application/octet-stream", json_object())
+                                         : content("application/json", type_of("object")));
     (void)snprintf(status, sizeof status, "%d", op->success);
     set(all, status, good);
     set(ref, "$ref", json_string("#/components/schemas/Problem"));
@@ -215,7 +219,8 @@ static json_t *operation(const struct op *op)
 
     set(o, "operationId", json_string(op->id));
     set(o, "summary", json_string(op->summary));
-    set(o, "tags", json_pack("[s%]", op->id, dot != NULL ? (size_t)(dot - op->id) : strlen(op->id)));
+    set(o, "tags",
+        json_pack("[s%]", op->id, dot != NULL ? (size_t)(dot - op->id) : strlen(op->id)));
     if ((op->flags & OP_NO_AUTH) != 0)
         set(o, "security", json_array());
     if (op->scope != NULL)
@@ -237,13 +242,14 @@ static json_t *problem_schema(void)
 
     for (int i = ERR_OK + 1; i < ERR_MAX_; i++)
         (void)json_array_append_new(codes, json_string(err_row((enum err_code)i)->name));
-    return json_pack("{s:s, s:[s], s:{s:{s:s, s:[s,s,s,s,s,s],"
-                     "s:{s:{s:s, s:o}, s:{s:s}, s:{s:[s,s]}, s:{s:s}, s:{s:s}, s:{s:s}, s:{s:s}}}}}",
-                     "type", "object", "required", "error", "properties", "error", "type", "object",
-                     "required", "code", "message", "param", "hint", "retryable", "request_id",
-                     "properties", "code", "type", "string", "enum", codes, "message", "type", "string",
-                     "param", "type", "string", "null", "hint", "type", "string", "retryable", "type", "boolean",
-                     "request_id", "type", "string", "errno", "type", "integer");
+    return json_pack(
+        "{s:s, s:[s], s:{s:{s:s, s:[s,s,s,s,s,s],"
+        "s:{s:{s:s, s:o}, s:{s:s}, s:{s:[s,s]}, s:{s:s}, s:{s:s}, s:{s:s}, s:{s:s}}}}}",
+        "type", "object", "required", "error", "properties", "error", "type", "object", "required",
+        "code", "message", "param", "hint", "retryable", "request_id", "properties", "code", "type",
+        "string", "enum", codes, "message", "type", "string", "param", "type", "string", "null",
+        "hint", "type", "string", "retryable", "type", "boolean", "request_id", "type", "string",
+        "errno", "type", "integer");
 }
 
 /* The methods of a path in lower case, as OpenAPI writes them. */
@@ -269,10 +275,11 @@ json_t *rest_openapi(void)
 
     for (size_t i = 0; rest_op(i) != NULL; i++)
         set_operation(paths, rest_op(i));
-    return json_pack("{s:s, s:{s:s, s:s, s:s}, s:[{s:[]}], s:o, s:{s:{s:{s:s, s:s, s:s}}, s:{s:o}}}",
-                     "openapi", "3.1.0", "info", "title", "Quicksand", "version", QS_VERSION,
-                     "description", "Sandboxes for untrusted code. The rules common to all calls stand in docs/api/rest.md.",
-                     "security", "token", "paths", paths,
-                     "components", "securitySchemes", "token", "type", "http", "scheme", "bearer",
-                     "description", "<token id>.<token secret>", "schemas", "Problem", problem_schema());
+    return json_pack(
+        "{s:s, s:{s:s, s:s, s:s}, s:[{s:[]}], s:o, s:{s:{s:{s:s, s:s, s:s}}, s:{s:o}}}", "openapi",
+        "3.1.0", "info", "title", "Quicksand", "version", QS_VERSION, "description",
+        "Sandboxes for untrusted code. The rules common to all calls stand in docs/api/rest.md.",
+        "security", "token", "paths", paths, "components", "securitySchemes", "token", "type",
+        "http", "scheme", "bearer", "description", "<token id>.<token secret>", "schemas",
+        "Problem", problem_schema());
 }

@@ -1,8 +1,8 @@
 /*
  * rest.c - from a request to its handler
  *
- * Order of checks: path, method, token, scope, shape of ids, query, body. A refusal needs no body; what still comes of one
- * is dropped.
+ * Order of checks: path, method, token, scope, shape of ids, query, body. A refusal needs no body;
+ * what still comes of one is dropped.
  */
 #include "api/rest/rest.h"
 
@@ -16,7 +16,7 @@
 
 static int read_params(struct call_impl *ci, const struct route_match *m, struct err *e)
 {
-    char *at = ci->params[0].value;         /* room for all of them, see call_new */
+    char *at = ci->params[0].value; /* room for all of them, see call_new */
 
     for (size_t i = 0; i < m->nparams; i++) {
         struct call_param *p = &ci->params[i];
@@ -61,7 +61,8 @@ static int admit(struct call_impl *ci, struct err *e)
         return err_set(e, ERR_NOT_FOUND, "no such path; /openapi.json lists what there is");
     if (m.op == NULL) {
         memcpy(ci->allow, m.allow, sizeof ci->allow);
-        return err_set(e, ERR_METHOD, "this path has no %s, but %s", log_escape(ci->rq.method, text, sizeof text), m.allow);
+        return err_set(e, ERR_METHOD, "this path has no %s, but %s",
+                       log_escape(ci->rq.method, text, sizeof text), m.allow);
     }
     ci->pub.op = m.op;
     if (authorize(ci, e) < 0 || read_params(ci, &m, e) < 0)
@@ -89,7 +90,7 @@ static void on_body(struct http_stream *st, const void *p, size_t n, void *ctx)
     struct call_impl *ci = ctx;
     struct err e;
 
-    if (ci->pub.on_body != NULL) {          /* it gives the credit */
+    if (ci->pub.on_body != NULL) { /* it gives the credit */
         ci->pub.on_body(&ci->pub, p, n);
         return;
     }
@@ -101,7 +102,8 @@ static void on_body(struct http_stream *st, const void *p, size_t n, void *ctx)
     call_refuse(ci, &e);
 }
 
-static void on_body_end(struct http_stream *st, const struct http_header *trailers, size_t n, void *ctx)
+static void on_body_end(struct http_stream *st, const struct http_header *trailers, size_t n,
+                        void *ctx)
 {
     struct call_impl *ci = ctx;
 
@@ -125,7 +127,10 @@ static void on_close(struct http_stream *st, enum http_close why, void *ctx)
 }
 
 static const struct http_ops ops = {
-    .on_body = on_body, .on_body_end = on_body_end, .on_writable = on_writable, .on_close = on_close,
+    .on_body = on_body,
+    .on_body_end = on_body_end,
+    .on_writable = on_writable,
+    .on_close = on_close,
 };
 
 void rest_handle(struct http_stream *st, const struct http_request *rq, void *core)
@@ -141,8 +146,8 @@ void rest_handle(struct http_stream *st, const struct http_request *rq, void *co
     } else if (!rq->has_body) {
         run(ci);
     } else if (rq->content_length > LIMIT_JSON_BODY) {
-        err_set(&e, ERR_TOO_LARGE, "the JSON body has %lld bytes, at most %d are accepted", (long long)rq->content_length,
-                LIMIT_JSON_BODY);
+        err_set(&e, ERR_TOO_LARGE, "the JSON body has %lld bytes, at most %d are accepted",
+                (long long)rq->content_length, LIMIT_JSON_BODY);
         call_refuse(ci, &e);
     } else {
         ci->is_collecting = true;

@@ -1,7 +1,8 @@
 /*
  * route.c - from method and path to a row
  *
- * The rows' paths are compiled once into a tree of segments. At a node a fixed segment goes before a "{parameter}".
+ * The rows' paths are compiled once into a tree of segments. At a node a fixed segment goes before
+ * a "{parameter}".
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,11 +11,11 @@
 #include "base/mem.h"
 
 struct node {
-    const char *segment;            /* of a row's path; not NUL-terminated */
+    const char *segment; /* of a row's path; not NUL-terminated */
     size_t len;
-    struct node *children, *next;   /* fixed segments */
-    struct node *param;             /* "{...}" */
-    const struct op **ops;          /* rows that end here */
+    struct node *children, *next; /* fixed segments */
+    struct node *param;           /* "{...}" */
+    const struct op **ops;        /* rows that end here */
     size_t nops;
 };
 
@@ -140,7 +141,8 @@ void route_find(const char *method, const char *path, struct route_match *ret)
     for (size_t i = 0; i < n->nops; i++) {
         if (strcmp(n->ops[i]->method, method) == 0)
             ret->op = n->ops[i];
-        int w = snprintf(ret->allow + len, sizeof ret->allow - len, "%s%s", len > 0 ? ", " : "", n->ops[i]->method);
+        int w = snprintf(ret->allow + len, sizeof ret->allow - len, "%s%s", len > 0 ? ", " : "",
+                         n->ops[i]->method);
         if (w > 0 && (size_t)w < sizeof ret->allow - len)
             len += (size_t)w;
     }

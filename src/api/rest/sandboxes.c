@@ -15,7 +15,7 @@
 #include "core/sandbox.h"
 #include "json/json.h"
 
-#define MS(s) ((int64_t)llround((s) * 1000.0))
+#define MS(s) ((int64_t)llround((s)*1000.0))
 
 static void set(json_t *o, const char *key, json_t *value)
 {
@@ -32,7 +32,7 @@ static void answer(void *ctx, const struct sandbox *sb, const struct err *e)
         call_reply(c, 200, sandbox_json(sb));
 }
 
-/* --- create -------------------------------------------------------------------------------------------------------- */
+/* --- create ---------------------------------------------------------------------------------- */
 
 static void on_created(void *ctx, const struct sandbox *sb, const struct err *e)
 {
@@ -65,7 +65,7 @@ static int64_t duration(const struct call *c, const char *name, int64_t absent)
     if (json_is_null(v))
         return 0;
     int64_t ms = MS(json_number_value(v));
-    return ms > 0 ? ms : 1;                 /* a positive value below half a millisecond is not "none" */
+    return ms > 0 ? ms : 1; /* a positive value below half a millisecond is not "none" */
 }
 
 static void read_tty(const struct call *c, struct sandbox_spec *spec)
@@ -85,7 +85,9 @@ static enum sandbox_if_exists read_if_exists(const struct call *c)
 {
     const char *text = call_string(c, "if_exists", "error");
 
-    return strcmp(text, "return") == 0 ? IF_EXISTS_RETURN : strcmp(text, "replace") == 0 ? IF_EXISTS_REPLACE : IF_EXISTS_ERROR;
+    return strcmp(text, "return") == 0    ? IF_EXISTS_RETURN
+           : strcmp(text, "replace") == 0 ? IF_EXISTS_REPLACE
+                                          : IF_EXISTS_ERROR;
 }
 
 static void create(struct call *c)
@@ -110,7 +112,8 @@ static void create(struct call *c)
         .workdir = call_string(c, "workdir", NULL),
         .user = call_string(c, "user", NULL),
         .timeout_ms = duration(c, "timeout_s", LIMIT_LIFETIME_DEFAULT * 1000LL),
-        .idle_ms = (uint64_t)duration(c, "idle_timeout_s", command == NULL ? LIMIT_IDLE_DEFAULT * 1000LL : 0),
+        .idle_ms = (uint64_t)duration(c, "idle_timeout_s",
+                                      command == NULL ? LIMIT_IDLE_DEFAULT * 1000LL : 0),
         .grace_ms = (uint32_t)MS(call_number(c, "grace_s", LIMIT_GRACE_DEFAULT)),
         .retain_ms = (uint64_t)MS(call_number(c, "retain_s", LIMIT_RETAIN_DEFAULT)),
         .cpu_milli = (uint32_t)llround(call_number(c, "cpu", 0) * 1000),
@@ -122,14 +125,15 @@ static void create(struct call *c)
     };
     read_tty(c, &spec);
     if (command == NULL && (spec.stdin_open || spec.tty)) {
-        err_param(&e, ERR_INVALID, spec.tty ? "tty" : "stdin", "%s needs a command", spec.tty ? "tty" : "stdin");
+        err_param(&e, ERR_INVALID, spec.tty ? "tty" : "stdin", "%s needs a command",
+                  spec.tty ? "tty" : "stdin");
         call_fail(c, &e);
         return;
     }
     sandbox_create(c->core, &spec, c->token->id, key, hash, on_created, c);
 }
 
-/* --- read ---------------------------------------------------------------------------------------------------------- */
+/* --- read ------------------------------------------------------------------------------------ */
 
 /* A read that waits is given up when its client leaves. */
 static void on_reader_gone(struct call *c)
@@ -186,8 +190,9 @@ static unsigned states_of(const char *text)
         const char *name;
         unsigned states;
     } known[] = {
-        {"creating", 1u << STORE_CREATING}, {"running", 1u << STORE_RUNNING}, {"stopping", 1u << STORE_STOPPING},
-        {"ended", 1u << STORE_ENDED},       {"live", STORE_LIVE_STATES},      {"any", STORE_LIVE_STATES | 1u << STORE_ENDED},
+        {"creating", 1u << STORE_CREATING}, {"running", 1u << STORE_RUNNING},
+        {"stopping", 1u << STORE_STOPPING}, {"ended", 1u << STORE_ENDED},
+        {"live", STORE_LIVE_STATES},        {"any", STORE_LIVE_STATES | 1u << STORE_ENDED},
     };
 
     for (size_t i = 0; text != NULL && i < array_len(known); i++)
@@ -198,7 +203,7 @@ static unsigned states_of(const char *text)
 
 struct tag_filter {
     struct store_tag tags[LIMIT_TAGS];
-    char *text[LIMIT_TAGS];                 /* owned */
+    char *text[LIMIT_TAGS]; /* owned */
     size_t n;
 };
 
@@ -217,7 +222,8 @@ static int read_tags(struct call *c, struct tag_filter *t, struct err *e)
         if (i == LIMIT_TAGS)
             return err_param(e, ERR_TOO_LARGE, "tag", "more than %d tags in one query", LIMIT_TAGS);
         if (strchr(item, ':') == NULL)
-            return err_param(e, ERR_INVALID, "tag", "tag number %zu is not of the form key:value", i + 1);
+            return err_param(e, ERR_INVALID, "tag", "tag number %zu is not of the form key:value",
+                             i + 1);
         char *copy = mem_strdup(item);
         char *colon = strchr(copy, ':');
         *colon = '\0';
@@ -237,11 +243,15 @@ static int list_page(struct call *c, struct page *p, struct tag_filter *tags, st
 {
     auto_image_row image = {0};
     struct sandbox_filter f = {
-        .app = call_query(c, "app"), .name = call_query(c, "name"), .image = call_query(c, "image"),
+        .app = call_query(c, "app"),
+        .name = call_query(c, "name"),
+        .image = call_query(c, "image"),
         .states = states_of(call_query(c, "state")),
         .created_after_us = (int64_t)(call_query_number(c, "created_after", 0) * 1e6),
         .created_before_us = (int64_t)(call_query_number(c, "created_before", 0) * 1e6),
-        .cursor_us = p->cursor, .cursor_id = p->cursor_id, .limit = page_limit(p),
+        .cursor_us = p->cursor,
+        .cursor_id = p->cursor_id,
+        .limit = page_limit(p),
     };
 
     if (read_tags(c, tags, e) < 0)
@@ -300,23 +310,27 @@ static void apps(struct call *c)
         call_fail(c, &e);
         return;
     }
-    if (store_app_list(core_store(c->core), p.cursor, p.cursor_id, page_limit(&p), add_app, &p, &e) < 0)
+    if (store_app_list(core_store(c->core), p.cursor, p.cursor_id, page_limit(&p), add_app, &p,
+                       &e) < 0)
         page_fail(&p, c, &e);
     else
         page_reply(&p, c);
 }
 
-/* --- change -------------------------------------------------------------------------------------------------------- */
+/* --- change ---------------------------------------------------------------------------------- */
 
 static void patch(struct call *c)
 {
     struct err e;
     const json_t *expires = json_object_get(c->body, "expires_at");
     struct sandbox_patch p = {
-        .has_extend = member(c, "extend_s") != NULL, .extend_ms = duration(c, "extend_s", 0),
+        .has_extend = member(c, "extend_s") != NULL,
+        .extend_ms = duration(c, "extend_s", 0),
         .has_expires = expires != NULL,
-        .has_idle = json_object_get(c->body, "idle_timeout_s") != NULL, .idle_ms = (uint64_t)duration(c, "idle_timeout_s", 0),
-        .has_name = json_object_get(c->body, "name") != NULL, .name = call_string(c, "name", NULL),
+        .has_idle = json_object_get(c->body, "idle_timeout_s") != NULL,
+        .idle_ms = (uint64_t)duration(c, "idle_timeout_s", 0),
+        .has_name = json_object_get(c->body, "name") != NULL,
+        .name = call_string(c, "name", NULL),
     };
 
     if (json_is_number(expires))
@@ -350,7 +364,8 @@ static int read_signal(const struct call *c, int32_t *ret, struct err *e)
             return 0;
         }
     }
-    return err_param(e, ERR_INVALID, "signal", "signal must be a number from 1 to %d or a name such as SIGTERM", NSIG - 1);
+    return err_param(e, ERR_INVALID, "signal",
+                     "signal must be a number from 1 to %d or a name such as SIGTERM", NSIG - 1);
 }
 
 static void terminate(struct call *c)
@@ -378,12 +393,12 @@ static void on_deleted(void *ctx, const struct sandbox *sb, const struct err *e)
         call_reply_empty(c, 204);
 }
 
-static void delete(struct call *c)
+static void delete (struct call *c)
 {
     sandbox_delete(c->core, call_param(c, "id"), on_deleted, c);
 }
 
-/* --- tags ---------------------------------------------------------------------------------------------------------- */
+/* --- tags ------------------------------------------------------------------------------------ */
 
 static void reply_tags(struct call *c, char *text, int64_t revision)
 {
@@ -421,7 +436,8 @@ static int read_if_match(const struct call *c, int64_t *ret, struct err *e)
     errno = 0;
     *ret = strtoll(text, &end, 10);
     if (end == text || *ret < 0 || errno != 0 || (strcmp(end, "") != 0 && strcmp(end, "\"") != 0))
-        return err_param(e, ERR_INVALID, "If-Match", "If-Match must be a revision of the tags, a number");
+        return err_param(e, ERR_INVALID, "If-Match",
+                         "If-Match must be a revision of the tags, a number");
     return 0;
 }
 
@@ -431,8 +447,9 @@ static void change_tags(struct call *c, bool merge)
     char *text;
     int64_t revision, expected;
 
-    if (read_if_match(c, &expected, &e) < 0
-        || sandbox_tags_set(c->core, call_param(c, "id"), c->body, merge, expected, &text, &revision, &e) < 0)
+    if (read_if_match(c, &expected, &e) < 0 ||
+        sandbox_tags_set(c->core, call_param(c, "id"), c->body, merge, expected, &text, &revision,
+                         &e) < 0)
         call_fail(c, &e);
     else
         reply_tags(c, text, revision);
@@ -448,29 +465,37 @@ static void tags_patch(struct call *c)
     change_tags(c, true);
 }
 
-/* --- the table ----------------------------------------------------------------------------------------------------- */
+/* --- the table ------------------------------------------------------------------------------- */
 
 static const struct field create_body[] = {
     {"image", FIELD_STRING, 0, 1, LIMIT_NAME, NULL, "image id or name; default base"},
     {"app", FIELD_STRING, FIELD_NAME, 0, 0, NULL, "group; made when missing; default 'default'"},
-    {"name", FIELD_STRING, FIELD_NAME | FIELD_NULLABLE, 0, 0, NULL, "unique among the app's live sandboxes"},
+    {"name", FIELD_STRING, FIELD_NAME | FIELD_NULLABLE, 0, 0, NULL,
+     "unique among the app's live sandboxes"},
     {"if_exists", FIELD_ENUM, 0, 0, 0, "error|return|replace", "what a taken name does"},
-    {"command", FIELD_STRINGS, FIELD_NULLABLE, 0, 0, NULL, "entry point; its end is the sandbox's end; null: it idles"},
+    {"command", FIELD_STRINGS, FIELD_NULLABLE, 0, 0, NULL,
+     "entry point; its end is the sandbox's end; null: it idles"},
     {"env", FIELD_STRING_MAP, 0, 0, 0, NULL, "for the entry point and all execs"},
     {"workdir", FIELD_STRING, FIELD_ABS_PATH | FIELD_NULLABLE, 1, LIMIT_PATH - 1, NULL,
      "made when missing; default the image's, else /"},
-    {"user", FIELD_STRING, FIELD_NULLABLE, 1, 128, NULL, "name or id, with optional :group; default the image's, else root"},
+    {"user", FIELD_STRING, FIELD_NULLABLE, 1, 128, NULL,
+     "name or id, with optional :group; default the image's, else root"},
     {"timeout_s", FIELD_NUMBER, FIELD_NULLABLE | FIELD_OPEN_MIN, 0, LIMIT_LIFETIME_MAX, NULL,
      "lifetime; null = no cap; default 3600"},
     {"idle_timeout_s", FIELD_NUMBER, FIELD_NULLABLE | FIELD_OPEN_MIN, 0, LIMIT_LIFETIME_MAX, NULL,
      "ends after this time without activity; null = never; default 600 without a command, else null"},
-    {"grace_s", FIELD_NUMBER, 0, 0, LIMIT_GRACE_MAX, NULL, "between SIGTERM and SIGKILL at the end; default 5"},
-    {"retain_s", FIELD_NUMBER, 0, 0, LIMIT_LIFETIME_MAX, NULL, "how long record and output stay after the end; default 86400"},
+    {"grace_s", FIELD_NUMBER, 0, 0, LIMIT_GRACE_MAX, NULL,
+     "between SIGTERM and SIGKILL at the end; default 5"},
+    {"retain_s", FIELD_NUMBER, 0, 0, LIMIT_LIFETIME_MAX, NULL,
+     "how long record and output stay after the end; default 86400"},
     {"cpu", FIELD_NUMBER, FIELD_NULLABLE, 0.01, 1024, NULL, "cores; null = no limit"},
     {"cpu_weight", FIELD_INT, 0, 1, 10000, NULL, "share under contention; default 100"},
-    {"memory_mb", FIELD_INT, FIELD_NULLABLE, LIMIT_MEMORY_MB_MIN, LIMIT_MEMORY_MB_MAX, NULL, "null = no limit"},
-    {"pids", FIELD_INT, 0, LIMIT_PIDS_MIN, LIMIT_PIDS_MAX, NULL, "processes and threads; default 4096"},
-    {"disk_mb", FIELD_INT, FIELD_NULLABLE, 1, 1073741824, NULL, "of the writable layer; null = no limit"},
+    {"memory_mb", FIELD_INT, FIELD_NULLABLE, LIMIT_MEMORY_MB_MIN, LIMIT_MEMORY_MB_MAX, NULL,
+     "null = no limit"},
+    {"pids", FIELD_INT, 0, LIMIT_PIDS_MIN, LIMIT_PIDS_MAX, NULL,
+     "processes and threads; default 4096"},
+    {"disk_mb", FIELD_INT, FIELD_NULLABLE, 1, 1073741824, NULL,
+     "of the writable layer; null = no limit"},
     {"tags", FIELD_STRING_MAP, 0, 0, 0, NULL, "at most 64"},
     {"stdin", FIELD_BOOL, 0, 0, 0, NULL, "keep the entry point's stdin open"},
     {"tty", FIELD_TTY, 0, 0, 0, NULL, "give the entry point a terminal"},
@@ -488,7 +513,8 @@ static const struct field list_query[] = {
     {"app", FIELD_STRING, 0, 1, LIMIT_NAME, NULL, NULL},
     {"state", FIELD_ENUM, 0, 0, 0, "creating|running|stopping|ended|live|any", "default live"},
     {"image", FIELD_STRING, 0, 1, LIMIT_NAME, NULL, "id or name"},
-    {"tag", FIELD_STRING, FIELD_REPEATED, 1, LIMIT_TAG_KEY + LIMIT_TAG_VALUE + 1, NULL, "key:value; all must match"},
+    {"tag", FIELD_STRING, FIELD_REPEATED, 1, LIMIT_TAG_KEY + LIMIT_TAG_VALUE + 1, NULL,
+     "key:value; all must match"},
     {"name", FIELD_STRING, 0, 1, LIMIT_NAME, NULL, NULL},
     {"created_after", FIELD_NUMBER, 0, 0, 1e11, NULL, "seconds since the epoch, exclusive"},
     {"created_before", FIELD_NUMBER, 0, 0, 1e11, NULL, "seconds since the epoch, exclusive"},
@@ -496,15 +522,20 @@ static const struct field list_query[] = {
 };
 static const struct field apps_query[] = {LIST_FIELDS};
 static const struct field patch_body[] = {
-    {"extend_s", FIELD_NUMBER, FIELD_OPEN_MIN, 0, LIMIT_LIFETIME_MAX, NULL, "moves the deadline by this much"},
-    {"expires_at", FIELD_NUMBER, FIELD_NULLABLE, 0, 1e11, NULL, "the deadline, seconds since the epoch; null = none"},
-    {"idle_timeout_s", FIELD_NUMBER, FIELD_NULLABLE | FIELD_OPEN_MIN, 0, LIMIT_LIFETIME_MAX, NULL, "null = never"},
+    {"extend_s", FIELD_NUMBER, FIELD_OPEN_MIN, 0, LIMIT_LIFETIME_MAX, NULL,
+     "moves the deadline by this much"},
+    {"expires_at", FIELD_NUMBER, FIELD_NULLABLE, 0, 1e11, NULL,
+     "the deadline, seconds since the epoch; null = none"},
+    {"idle_timeout_s", FIELD_NUMBER, FIELD_NULLABLE | FIELD_OPEN_MIN, 0, LIMIT_LIFETIME_MAX, NULL,
+     "null = never"},
     {"name", FIELD_STRING, FIELD_NAME | FIELD_NULLABLE, 0, 0, NULL, "null = no name"},
 };
 static const struct field terminate_body[] = {
     {"signal", FIELD_JSON, 0, 0, 0, NULL, "number or name; default SIGTERM"},
-    {"grace_s", FIELD_NUMBER, FIELD_NULLABLE, 0, LIMIT_GRACE_MAX, NULL, "before SIGKILL; default the sandbox's"},
-    {"wait_s", FIELD_NUMBER, FIELD_NULLABLE, 0, LIMIT_WAIT_MAX, NULL, "for the end; default grace and 10"},
+    {"grace_s", FIELD_NUMBER, FIELD_NULLABLE, 0, LIMIT_GRACE_MAX, NULL,
+     "before SIGKILL; default the sandbox's"},
+    {"wait_s", FIELD_NUMBER, FIELD_NULLABLE, 0, LIMIT_WAIT_MAX, NULL,
+     "for the end; default grace and 10"},
 };
 
 #define BODY(f) NULL, 0, f, array_len(f)
@@ -512,24 +543,30 @@ static const struct field terminate_body[] = {
 #define NONE NULL, 0, NULL, 0
 
 const struct op rest_sandbox_ops[] = {
-    {"sandbox.create", "POST", "/v1/sandboxes", "sandbox:create", 0, "Create a sandbox; answers once it runs",
-     BODY(create_body), 201, create},
-    {"sandbox.list", "GET", "/v1/sandboxes", "sandbox:read", 0, "List sandboxes, newest first", QUERY(list_query), 200, list},
-    {"sandbox.get", "GET", "/v1/sandboxes/{id}", "sandbox:read", 0, "A sandbox; with wait=exit once it has ended",
-     QUERY(wait_query), 200, get},
-    {"sandbox.update", "PATCH", "/v1/sandboxes/{id}", "sandbox:write", 0, "Change deadline, idle timeout or name",
-     BODY(patch_body), 200, patch},
+    {"sandbox.create", "POST", "/v1/sandboxes", "sandbox:create", 0,
+     "Create a sandbox; answers once it runs", BODY(create_body), 201, create},
+    {"sandbox.list", "GET", "/v1/sandboxes", "sandbox:read", 0, "List sandboxes, newest first",
+     QUERY(list_query), 200, list},
+    {"sandbox.get", "GET", "/v1/sandboxes/{id}", "sandbox:read", 0,
+     "A sandbox; with wait=exit once it has ended", QUERY(wait_query), 200, get},
+    {"sandbox.update", "PATCH", "/v1/sandboxes/{id}", "sandbox:write", 0,
+     "Change deadline, idle timeout or name", BODY(patch_body), 200, patch},
     {"sandbox.terminate", "POST", "/v1/sandboxes/{id}/terminate", "sandbox:write", 0,
-     "SIGTERM, grace, SIGKILL of everything; answers when it has ended", BODY(terminate_body), 200, terminate},
-    {"sandbox.delete", "DELETE", "/v1/sandboxes/{id}", "sandbox:write", 0, "End it at once, remove record and output", NONE,
-     204, delete},
-    {"sandbox.tags", "GET", "/v1/sandboxes/{id}/tags", "sandbox:read", 0, "Tags and their revision", NONE, 200, tags_get},
+     "SIGTERM, grace, SIGKILL of everything; answers when it has ended", BODY(terminate_body), 200,
+     terminate},
+    {"sandbox.delete", "DELETE", "/v1/sandboxes/{id}", "sandbox:write", 0,
+     "End it at once, remove record and output", NONE, 204, delete},
+    {"sandbox.tags", "GET", "/v1/sandboxes/{id}/tags", "sandbox:read", 0, "Tags and their revision",
+     NONE, 200, tags_get},
     {"sandbox.set_tags", "PUT", "/v1/sandboxes/{id}/tags", "sandbox:write", OP_OPEN_BODY,
-     "Replace all tags by those of the body; If-Match: <revision> compares first", NONE, 200, tags_put},
+     "Replace all tags by those of the body; If-Match: <revision> compares first", NONE, 200,
+     tags_put},
     {"sandbox.merge_tags", "PATCH", "/v1/sandboxes/{id}/tags", "sandbox:write", OP_OPEN_BODY,
-     "Set the tags of the body, null removes; If-Match: <revision> compares first", NONE, 200, tags_patch},
-    {"app.list", "GET", "/v1/apps", "sandbox:read", 0, "List apps, newest first", QUERY(apps_query), 200, apps},
-    {"app.sandbox", "GET", "/v1/apps/{app}/sandboxes/{name}", "sandbox:read", 0, "The sandbox of a name", QUERY(name_query),
-     200, by_name},
+     "Set the tags of the body, null removes; If-Match: <revision> compares first", NONE, 200,
+     tags_patch},
+    {"app.list", "GET", "/v1/apps", "sandbox:read", 0, "List apps, newest first", QUERY(apps_query),
+     200, apps},
+    {"app.sandbox", "GET", "/v1/apps/{app}/sandboxes/{name}", "sandbox:read", 0,
+     "The sandbox of a name", QUERY(name_query), 200, by_name},
 };
 const size_t rest_sandbox_nops = array_len(rest_sandbox_ops);

@@ -42,8 +42,10 @@ static void on_health(void *ctx, const ProtobufCMessage *reply, const struct err
     set(o, "parts", parts);
     set(o, "sandboxes", json_integer((json_int_t)sandbox_live_count(c->core)));
     set(o, "pool_ready", h != NULL ? json_integer(h->pool_ready) : json_null());
-    set(o, "memory_total_bytes", h != NULL ? json_integer((json_int_t)h->memory_total) : json_null());
-    set(o, "memory_available_bytes", h != NULL ? json_integer((json_int_t)h->memory_available) : json_null());
+    set(o, "memory_total_bytes",
+        h != NULL ? json_integer((json_int_t)h->memory_total) : json_null());
+    set(o, "memory_available_bytes",
+        h != NULL ? json_integer((json_int_t)h->memory_available) : json_null());
     set(o, "disk_total_bytes", h != NULL ? json_integer((json_int_t)h->trees_total) : json_null());
     set(o, "disk_free_bytes", h != NULL ? json_integer((json_int_t)h->trees_free) : json_null());
     call_reply(c, 200, o);
@@ -53,8 +55,8 @@ static void health(struct call *c)
 {
     Quicksand__Node__Empty rq = QUICKSAND__NODE__EMPTY__INIT;
 
-    (void)node_unary(c->core, "Health", &rq.base, &quicksand__node__health_response__descriptor, HEALTH_TIMEOUT_MS, false,
-                     on_health, c);
+    (void)node_unary(c->core, "Health", &rq.base, &quicksand__node__health_response__descriptor,
+                     HEALTH_TIMEOUT_MS, false, on_health, c);
 }
 
 static void errors(struct call *c)
@@ -94,15 +96,18 @@ static const struct {
     {"list", LIMIT_LIST, "items", "a page of a list"},
     {"argv", LIMIT_ARGV_BYTES, "bytes", "the arguments of a command, each with a final NUL"},
     {"argc", LIMIT_ARGC, "arguments", "the arguments of a command"},
-    {"env", LIMIT_ENV_BYTES, "bytes", "the variables of a command, each as NAME=value with a final NUL"},
+    {"env", LIMIT_ENV_BYTES, "bytes",
+     "the variables of a command, each as NAME=value with a final NUL"},
     {"envc", LIMIT_ENVC, "variables", "the variables of a command"},
     {"path", LIMIT_PATH, "bytes", "a path"},
     {"execs_live", LIMIT_EXECS_LIVE, "execs", "commands running at once in a sandbox"},
     {"execs_kept", LIMIT_EXECS_KEPT, "execs", "finished commands that are remembered in a sandbox"},
-    {"output", LIMIT_OUTPUT_BYTES, "bytes", "unread output of a command, default of output_limit_bytes"},
+    {"output", LIMIT_OUTPUT_BYTES, "bytes",
+     "unread output of a command, default of output_limit_bytes"},
     {"log", LIMIT_LOG_BYTES, "bytes", "kept output of an entry point"},
     {"lifetime_default", LIMIT_LIFETIME_DEFAULT, "seconds", "timeout_s of a sandbox unless given"},
-    {"idle_default", LIMIT_IDLE_DEFAULT, "seconds", "idle_timeout_s of a sandbox without a command unless given"},
+    {"idle_default", LIMIT_IDLE_DEFAULT, "seconds",
+     "idle_timeout_s of a sandbox without a command unless given"},
     {"lifetime", LIMIT_LIFETIME_MAX, "seconds", "timeout_s of a sandbox"},
     {"grace", LIMIT_GRACE_MAX, "seconds", "grace_s of a sandbox"},
     {"retain_default", LIMIT_RETAIN_DEFAULT, "seconds", "retain_s of a sandbox unless given"},
@@ -176,12 +181,15 @@ static void audit(struct call *c)
 static const struct field audit_query[] = {LIST_FIELDS};
 
 const struct op rest_service_ops[] = {
-    {"service.health", "GET", "/v1/health", NULL, OP_NO_AUTH, "Whether the service and its parts are up", NULL, 0, NULL, 0,
-     200, health},
-    {"service.errors", "GET", "/v1/errors", NULL, OP_NO_AUTH, "Every error code", NULL, 0, NULL, 0, 200, errors},
-    {"service.limits", "GET", "/v1/limits", NULL, OP_NO_AUTH, "Every limit", NULL, 0, NULL, 0, 200, limits},
-    {"service.openapi", "GET", "/openapi.json", NULL, OP_NO_AUTH, "This description", NULL, 0, NULL, 0, 200, openapi},
-    {"service.audit", "GET", "/v1/audit", "token:admin", 0, "One line a call, newest first", audit_query,
-     array_len(audit_query), NULL, 0, 200, audit},
+    {"service.health", "GET", "/v1/health", NULL, OP_NO_AUTH,
+     "Whether the service and its parts are up", NULL, 0, NULL, 0, 200, health},
+    {"service.errors", "GET", "/v1/errors", NULL, OP_NO_AUTH, "Every error code", NULL, 0, NULL, 0,
+     200, errors},
+    {"service.limits", "GET", "/v1/limits", NULL, OP_NO_AUTH, "Every limit", NULL, 0, NULL, 0, 200,
+     limits},
+    {"service.openapi", "GET", "/openapi.json", NULL, OP_NO_AUTH, "This description", NULL, 0, NULL,
+     0, 200, openapi},
+    {"service.audit", "GET", "/v1/audit", "token:admin", 0, "One line a call, newest first",
+     audit_query, array_len(audit_query), NULL, 0, 200, audit},
 };
 const size_t rest_service_nops = array_len(rest_service_ops);

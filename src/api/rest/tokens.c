@@ -25,7 +25,8 @@ static json_t *scope_list(const char *scopes)
     return list;
 }
 
-static json_t *token_json(const char *id, const char *name, const char *scopes, int64_t created_ms, int64_t expires_ms)
+static json_t *token_json(const char *id, const char *name, const char *scopes, int64_t created_ms,
+                          int64_t expires_ms)
 {
     json_t *o = json_object();
 
@@ -37,13 +38,15 @@ static json_t *token_json(const char *id, const char *name, const char *scopes, 
     return o;
 }
 
-/* Joins the scopes. A scope must exist, and the caller must have it: no token makes one that may do more. */
+/* Joins the scopes. A scope must exist, and the caller must have it: no token makes one that may
+ * do more. */
 static int read_scopes(const struct call *c, struct buf *out, struct err *e)
 {
     size_t i;
     const json_t *item;
 
-    json_array_foreach(json_object_get(c->body, "scopes"), i, item) {
+    json_array_foreach(json_object_get(c->body, "scopes"), i, item)
+    {
         const char *scope = json_string_value(item);
         bool is_known = false;
         for (size_t k = 0; k < token_nscopes; k++)
@@ -56,7 +59,9 @@ static int read_scopes(const struct call *c, struct buf *out, struct err *e)
             return -1;
         }
         if (!token_has_scope(c->token, scope))
-            return err_param(e, ERR_DENIED, "scopes", "the token %s lacks the scope %s and cannot give it", c->token->id, scope);
+            return err_param(e, ERR_DENIED, "scopes",
+                             "the token %s lacks the scope %s and cannot give it", c->token->id,
+                             scope);
         (void)buf_addf(out, "%s%s", i > 0 ? " " : "", scope);
     }
     return 0;
@@ -71,9 +76,10 @@ static void create(struct call *c)
     auto_buf scopes;
 
     buf_init(&scopes, sizeof t.scopes);
-    if (read_scopes(c, &scopes, &e) < 0
-        || token_create(c->core, call_string(c, "name", ""), buf_str(&scopes),
-                        expires_s > 0 ? clock_wall_ms() + (int64_t)(expires_s * 1000) : 0, &t, secret, &e) < 0) {
+    if (read_scopes(c, &scopes, &e) < 0 ||
+        token_create(c->core, call_string(c, "name", ""), buf_str(&scopes),
+                     expires_s > 0 ? clock_wall_ms() + (int64_t)(expires_s * 1000) : 0, &t, secret,
+                     &e) < 0) {
         call_fail(c, &e);
         return;
     }
@@ -85,7 +91,8 @@ static void create(struct call *c)
 
 static void add_row(void *ctx, const struct token_row *r)
 {
-    page_add(ctx, token_json(r->id, r->name, r->scopes, r->created_ms, r->expires_ms), r->created_ms, r->id);
+    page_add(ctx, token_json(r->id, r->name, r->scopes, r->created_ms, r->expires_ms),
+             r->created_ms, r->id);
 }
 
 static void list(struct call *c)
@@ -121,18 +128,23 @@ static void me(struct call *c)
 }
 
 static const struct field create_body[] = {
-    {"name", FIELD_STRING, FIELD_REQUIRED | FIELD_NAME, 1, LIMIT_NAME, NULL, "what the token is for"},
-    {"scopes", FIELD_STRINGS, FIELD_REQUIRED, 1, 11, NULL, "what it may do; none that the caller lacks"},
-    {"expires_s", FIELD_NUMBER, FIELD_NULLABLE | FIELD_OPEN_MIN, 0, 3153600000.0, NULL, "lifetime; null = no end"},
+    {"name", FIELD_STRING, FIELD_REQUIRED | FIELD_NAME, 1, LIMIT_NAME, NULL,
+     "what the token is for"},
+    {"scopes", FIELD_STRINGS, FIELD_REQUIRED, 1, 11, NULL,
+     "what it may do; none that the caller lacks"},
+    {"expires_s", FIELD_NUMBER, FIELD_NULLABLE | FIELD_OPEN_MIN, 0, 3153600000.0, NULL,
+     "lifetime; null = no end"},
 };
 static const struct field list_query[] = {LIST_FIELDS};
 
 const struct op rest_token_ops[] = {
-    {"token.create", "POST", "/v1/tokens", "token:admin", 0, "Make a token; the answer shows its secret, once", NULL, 0,
-     create_body, array_len(create_body), 201, create},
-    {"token.list", "GET", "/v1/tokens", "token:admin", 0, "List tokens", list_query, array_len(list_query), NULL, 0, 200, list},
-    {"token.revoke", "DELETE", "/v1/tokens/{id}", "token:admin", 0, "Revoke a token, in force at once", NULL, 0, NULL, 0, 204,
-     revoke},
+    {"token.create", "POST", "/v1/tokens", "token:admin", 0,
+     "Make a token; the answer shows its secret, once", NULL, 0, create_body,
+     array_len(create_body), 201, create},
+    {"token.list", "GET", "/v1/tokens", "token:admin", 0, "List tokens", list_query,
+     array_len(list_query), NULL, 0, 200, list},
+    {"token.revoke", "DELETE", "/v1/tokens/{id}", "token:admin", 0,
+     "Revoke a token, in force at once", NULL, 0, NULL, 0, 204, revoke},
     {"token.me", "GET", "/v1/me", NULL, 0, "The caller's own token", NULL, 0, NULL, 0, 200, me},
 };
 const size_t rest_token_nops = array_len(rest_token_ops);
