@@ -66,6 +66,7 @@ class NodeClient:
             options=[("grpc.max_receive_message_length", -1), ("grpc.initial_reconnect_backoff_ms", 50),
                      ("grpc.max_reconnect_backoff_ms", 200)])
         self.types = {}
+        self.request_types = {}
         for m in load_service().methods:
             self.add(m, *(self.type_of(t) for t in (m.input_type, m.output_type)))
 
@@ -75,8 +76,9 @@ class NodeClient:
 
     def add(self, method, request, response):
         path = f"/{SERVICE}/{method.name}"
+        self.request_types[method.name] = request
         codec = {"request_serializer": request.SerializeToString, "response_deserializer": response.FromString}
-        if method.name in ("ExecRead", "ExecRun"):
+        if method.name in ("ExecRead", "ExecRun", "Attend"):
             call = self.channel.unary_stream(path, **codec)
             setattr(self, method.name, lambda timeout=60, **f: Stream(call(request(**f), timeout=timeout)))
             return

@@ -34,6 +34,7 @@ static const struct {
     {"TarOut", NULL, op_tar_out},
     {"TarIn", NULL, op_tar_in},
     {"Watch", NULL, op_watch},
+    {"Probe", NULL, op_probe},
 };
 
 op_fn *op_find(const char *name, bool batch)

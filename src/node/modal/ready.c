@@ -19,6 +19,7 @@
 #include "node/query.h"
 
 #define INTERVAL_MS 100
+#define HELPER "modal-sandbox-fs-tools"
 #define PROBE_MS 30000          /* one try may take so long */
 #define TIMEOUT_MAX_MS (LIMIT_WAIT_MAX * 1000LL)
 
@@ -28,6 +29,7 @@ struct wait {
     struct probe *probe;        /* NULL: not (any more) in its list */
     struct wait *next;
     struct op *op;
+    int64_t until_ms;           /* CLOCK_BOOTTIME */
     struct loop_timer *timeout;
 };
 
@@ -178,7 +180,7 @@ static int make_try(struct probe *p, struct mon_exec *ret, struct buf *spec, str
     Quicksand__Node__ExecRef ref = QUICKSAND__NODE__EXEC_REF__INIT;
     Quicksand__Node__Command command = QUICKSAND__NODE__COMMAND__INIT;
     Quicksand__Node__ExecStartRequest rq = QUICKSAND__NODE__EXEC_START_REQUEST__INIT;
-    ProtobufCBinaryData helper[2] = {{4, (uint8_t *)(uintptr_t) "exec"}};
+    ProtobufCBinaryData helper[2] = {{sizeof HELPER - 1, (uint8_t *)(uintptr_t)HELPER}};
     char json[64], exec_id[ID_SIZE];
 
     if (d == NULL || d->probe == NULL)
@@ -271,6 +273,8 @@ static void on_state(void *arg, const struct sandbox_record *r, const struct err
     } else if (d->has_ready_ms) {
         reply_ready(op, d->ready_ms);
     } else {
+        int64_t left = w->until_ms - clock_boot_ms();
+        loop_timer_set(w->timeout, left > 0 ? (uint64_t)left : 0);
         w->probe = probe_of(op->node, op->granted, d->probe);
         w->next = w->probe->waits;
         w->probe->waits = w;
@@ -292,6 +296,6 @@ void router_wait_until_ready(struct op *op)
     }
     op->on_gone = op_drop;
     w->timeout = loop_timer_new(op->node->loop, on_timeout, op);
-    loop_timer_set(w->timeout, (uint64_t)timeout_of(rq));
+    w->until_ms = clock_boot_ms() + timeout_of(rq);     /* counts once it is known that it is not ready yet */
     query_sandbox(op->node, &op->q[0], sandbox, 0, on_state, op);
 }
