@@ -133,7 +133,7 @@ int view_access(struct mcall *c, const char *id, enum modal_generation g, char *
     if (c->m->router_port == 0)
         return err_set(e, ERR_CONFLICT, "command router access is not available: router_listen is empty");
     modal_task_id(id, g, task);
-    auto_json *claims = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I}", "iss", "quicksand", "task", task, "sandbox", id,
+    auto_json *claims = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I}", "iss", "quicksand", "task_id", task, "sandbox_id", id,
                                   "container", "", "scopes", ACCESS_SCOPES, "iat", (json_int_t)now_s, "exp",
                                   (json_int_t)(now_s + ACCESS_S));
     *ret_jwt = vault_sign(c->m->vault, claims, e);
