@@ -1,0 +1,76 @@
+"""
+Fixtures of the SDK tests. The daemon and its factory are those of tests/system.
+
+clients   where each client is installed: {"js-0.11.1": path, ...}, or why it is not
+programs  the started client programs of this session
+"""
+
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+SYSTEM = HERE.parent / "system"
+sys.path[:0] = [str(HERE), str(SYSTEM)]
+
+spec = importlib.util.spec_from_file_location("system_conftest", SYSTEM / "conftest.py")
+system_conftest = importlib.util.module_from_spec(spec)
+sys.modules["system_conftest"] = system_conftest
+spec.loader.exec_module(system_conftest)
+
+# pytest finds hooks and fixtures by their names in this file.
+for name in dir(system_conftest):
+    if name.startswith("pytest_") or name in ("daemon", "api", "make_daemon"):
+        globals()[name] = getattr(system_conftest, name)
+
+import programs as sdk_programs  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def clients():
+    r = subprocess.run([HERE / "setup"], stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, timeout=900)
+    assert r.returncode == 0
+    found = {}
+    for line in r.stdout.splitlines():
+        state, name, rest = line.split(" ", 2)
+        found[name] = (state, rest)
+    return found
+
+
+@pytest.fixture(scope="session")
+def installed(clients):
+    """A function: where a client is; skips the test that asks if it cannot be had."""
+    def where(name):
+        state, rest = clients[name]
+        if state == "skip":
+            pytest.skip(rest)
+        assert state == "ok", rest
+        return pathlib.Path(rest)
+    return where
+
+
+def chosen_cases(items):
+    for item in items:
+        case = getattr(item, "callspec", None) and item.callspec.params.get("case")
+        if case:
+            yield case
+
+
+@pytest.fixture(scope="session")
+def programs(request, daemon, installed, tmp_path_factory):
+    """A function: the run of a program, started with all its chosen cases when it is first asked for."""
+    runs = {}
+
+    def run(program):
+        if program not in runs:
+            names = [c.name for c in chosen_cases(request.session.items) if c.program == program]
+            home = tmp_path_factory.mktemp("home")
+            runs[program] = sdk_programs.start(program, installed(program.client), daemon, home, names)
+        return runs[program]
+
+    yield run
+    for r in runs.values():
+        r.stop()
