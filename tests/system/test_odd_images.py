@@ -118,7 +118,8 @@ def test_archives_that_are_none_are_refused(api, daemon, probe, data, word):
     r = api.post("/v1/images", content=data, timeout=60)
     assert r.status_code == 400, r.text
     assert r.json()["error"]["message"]
-    assert set((daemon.data_dir / "layers").iterdir()) == before
+    # Not equality: layers of images that are gone by now are removed meanwhile.
+    assert set((daemon.data_dir / "layers").iterdir()) <= before
 
 
 def test_the_environment_of_an_image_is_inherited(api, probe):
