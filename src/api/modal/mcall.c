@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/modal/utf8.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/sha256.h"
@@ -168,22 +169,6 @@ void m_warn(struct mcall *c, const char *fmt, ...)
 
 /* --- the request --------------------------------------------------------------------------------------------------- */
 
-static bool is_utf8(const char *text)
-{
-    const unsigned char *p = (const unsigned char *)text;
-
-    while (*p != '\0') {
-        int n = *p < 0x80 ? 0 : *p >= 0xc2 && *p < 0xe0 ? 1 : (*p & 0xf0) == 0xe0 ? 2 : *p >= 0xf0 && *p < 0xf5 ? 3 : -1;
-        if (n < 0)
-            return false;
-        unsigned low = *p == 0xe0 ? 0xa0 : *p == 0xf0 ? 0x90 : 0x80, high = *p == 0xed ? 0x9f : *p == 0xf4 ? 0x8f : 0xbf;
-        for (p++; n > 0; n--, p++, low = 0x80, high = 0xbf)
-            if (*p < low || *p > high)
-                return false;
-    }
-    return true;
-}
-
 /* Where the value of a field lies, or its repeated values; 0 = the field is absent. */
 static size_t values_of(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f, void *const **ret_list)
 {
@@ -213,7 +198,7 @@ static int check_texts(const ProtobufCMessage *m, struct err *e)
             if (f->type == PROTOBUF_C_TYPE_MESSAGE) {
                 if (check_texts(list[k], e) < 0)
                     return -1;
-            } else if (!is_utf8(list[k])) {
+            } else if (!utf8_is_valid(list[k])) {
                 return err_param(e, ERR_INVALID, f->name, "the field %s is not UTF-8", f->name);
             }
         }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/modal/apps.h"
+#include "api/modal/stdin.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -39,6 +40,7 @@ static void on_sweep(void *arg)
     struct err e;
 
     apps_sweep(m);
+    stdins_sweep(m);
     secrets_expire(m->vault);
     if (store_object_expire(core_store(m->core), now_ms - OBJECT_SILENCE_MS, now_ms, &e) < 0)
         log_warn("objects.expire", "cause=\"%s\"", e.message);
@@ -71,6 +73,7 @@ void modal_free(struct modal *m)
         return;
     loop_timer_free(m->sweep);
     map_done(&m->waiting);
+    stdins_free(m);
     map_done(&m->stdins);
     free(m);
 }

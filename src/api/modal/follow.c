@@ -1,0 +1,299 @@
+/*
+ * follow.c - following output
+ */
+#include "api/modal/follow.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/modal/utf8.h"
+#include "api/rest/exec_reader.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "ipc/monitor_proto.h"
+
+#define TIMEOUT_MOST_S 300
+#define TEXT_MAX (8 * 1024 * 1024)
+#define LOOK_MS 1000
+#define SOURCES_MAX 200                 /* of an app: the first ones */
+
+struct source;
+
+/* One stream of a sandbox. */
+struct side {
+    struct source *src;
+    struct exec_reader *reader;         /* NULL: not asked for */
+    uint64_t offset;                    /* after what was sent */
+    char rest[4];                       /* the beginning of a character */
+    size_t nrest;
+    size_t held;                        /* bytes whose credit waits for the client */
+    bool is_over;
+};
+
+struct source {
+    struct follow *f;
+    struct source *next;
+    char id[ID_SIZE], sandbox[ID_SIZE], task[ID_SIZE];
+    struct side side[2];
+};
+
+struct follow {
+    struct mcall *c;
+    struct source *sources, **tail;
+    size_t n;
+    char *entry;                        /* owned: where the client was */
+    struct loop_timer *timeout, *looker;
+    void (*look)(struct follow *f, struct mcall *c);
+    bool is_one_stream, is_closed, is_app;
+};
+
+static void follow_free(struct follow *f)
+{
+    for (struct source *s = f->sources; s != NULL;) {
+        struct source *next = s->next;
+        for (int i = 0; i < 2; i++)
+            exec_reader_free(s->side[i].reader);
+        free(s);
+        s = next;
+    }
+    loop_timer_free(f->timeout);
+    loop_timer_free(f->looker);
+    free(f->entry);
+    free(f);
+}
+
+/* --- batches ------------------------------------------------------------------------------------------------------- */
+
+static void put_entry(const struct follow *f, struct buf *out)
+{
+    for (const struct source *s = f->sources; s != NULL; s = s->next) {
+        if (f->is_one_stream)
+            (void)buf_addf(out, "%" PRIu64, s->side[s->side[0].reader == NULL].offset);
+        else
+            (void)buf_addf(out, "%s:%" PRIu64 ":%" PRIu64 ";", s->id + 3, s->side[0].offset, s->side[1].offset);
+    }
+}
+
+static void send_batch(struct follow *f, const struct side *s, const struct buf *text, bool is_end)
+{
+    M(TaskLogsBatch) m = MODAL__CLIENT__TASK_LOGS_BATCH__INIT;
+    M(TaskLogs) item, *items[] = {&item};
+    auto_buf entry;
+
+    buf_init(&entry, 96 * SOURCES_MAX);
+    put_entry(f, &entry);
+    m.entry_id = STR(buf_str(&entry));
+    if (s != NULL) {
+        m.task_id = s->src->task;
+        m.sandbox_id = s->src->sandbox;
+    }
+    if (text != NULL && text->len > 0) {
+        int64_t now_ms = clock_wall_ms();
+        modal__client__task_logs__init(&item);
+        item.has_data = item.has_timestamp = item.has_file_descriptor = item.has_timestamp_ns = true;
+        item.data = (ProtobufCBinaryData){text->len, (uint8_t *)text->data};
+        item.timestamp = (double)now_ms / 1e3;
+        item.timestamp_ns = (uint64_t)now_ms * 1000000;
+        item.file_descriptor = s == &s->src->side[0] ? MODAL__CLIENT__FILE_DESCRIPTOR__FILE_DESCRIPTOR_STDOUT
+                                                     : MODAL__CLIENT__FILE_DESCRIPTOR__FILE_DESCRIPTOR_STDERR;
+        m.items = items;
+        m.n_items = 1;
+    }
+    m.has_eof = m.eof = is_end && !f->is_app;
+    m.has_app_done = m.app_done = is_end && f->is_app;
+    m_send(f->c, &m.base);
+}
+
+/* Gives the node credit while the client takes what comes. */
+static void give_credit(struct follow *f)
+{
+    if (f->c->grpc == NULL || grpc_queued(f->c->grpc) > HTTP_HIGH)
+        return;
+    for (struct source *s = f->sources; s != NULL; s = s->next) {
+        for (int i = 0; i < 2; i++) {
+            size_t n = s->side[i].held;
+            s->side[i].held = 0;
+            if (n > 0)
+                exec_reader_consumed(s->side[i].reader, n);
+        }
+    }
+}
+
+static bool is_all_over(const struct follow *f)
+{
+    for (const struct source *s = f->sources; s != NULL; s = s->next)
+        for (int i = 0; i < 2; i++)
+            if (s->side[i].reader != NULL && !s->side[i].is_over)
+                return false;
+    return true;
+}
+
+static void end_if_over(struct follow *f, const struct side *last)
+{
+    struct mcall *c = f->c;
+
+    if (!f->is_closed || !is_all_over(f))
+        return;
+    send_batch(f, last, NULL, true);
+    follow_free(f);
+    m_end(c);
+}
+
+static void on_data(void *ctx, uint64_t offset, const void *p, size_t n)
+{
+    struct side *s = ctx;
+    auto_buf raw, text;
+
+    buf_init(&raw, TEXT_MAX);
+    buf_init(&text, 4 * TEXT_MAX);
+    (void)buf_add(&raw, s->rest, s->nrest);
+    (void)buf_add(&raw, p, n);
+    size_t used = utf8_take(raw.data, raw.len, false, &text);
+    s->nrest = raw.len - used;
+    memcpy(s->rest, raw.data + used, s->nrest);
+    s->offset = offset + n - s->nrest;
+    if (text.len > 0)
+        send_batch(s->src->f, s, &text, false);
+    s->held += n;
+    give_credit(s->src->f);
+}
+
+static void on_end(void *ctx, const struct err *e)
+{
+    struct side *s = ctx;
+    struct follow *f = s->src->f;
+    struct mcall *c = f->c;
+    auto_buf text;
+
+    /* Without an entry point, or when its output is gone, nothing will come. */
+    if (e != NULL && e->code != ERR_NOT_FOUND && e->code != ERR_GONE) {
+        struct err copy = *e;
+        follow_free(f);
+        m_fail(c, &copy);
+        return;
+    }
+    s->is_over = true;
+    buf_init(&text, 64);
+    (void)utf8_take(s->rest, s->nrest, true, &text);
+    s->offset += s->nrest;
+    s->nrest = 0;
+    if (text.len > 0)
+        send_batch(f, s, &text, false);
+    end_if_over(f, s);
+}
+
+/* --- life ---------------------------------------------------------------------------------------------------------- */
+
+static void on_timeout(void *arg)
+{
+    struct follow *f = arg;
+    struct mcall *c = f->c;
+
+    follow_free(f);
+    m_end(c);
+}
+
+static void on_gone(struct mcall *c)
+{
+    follow_free(c->user);
+    m_end(c);
+}
+
+static void on_writable(struct mcall *c)
+{
+    give_credit(c->user);
+}
+
+static uint64_t timeout_ms(double timeout_s)
+{
+    return m_poll_ms(timeout_s, TIMEOUT_MOST_S);
+}
+
+struct follow *follow_new(struct mcall *c, double timeout_s, bool is_one_stream, const char *entry)
+{
+    struct follow *f = mem_zalloc(sizeof *f);
+
+    f->c = c;
+    f->tail = &f->sources;
+    f->is_one_stream = is_one_stream;
+    f->entry = mem_strdup(entry);
+    f->timeout = loop_timer_new(core_loop(c->m->core), on_timeout, f);
+    loop_timer_set(f->timeout, timeout_ms(timeout_s));
+    c->user = f;
+    c->on_gone = on_gone;
+    c->on_writable = on_writable;
+    return f;
+}
+
+/* Where the client was in the output of a sandbox: 0 if it saw nothing of it. "0-0" is the beginning, too. */
+static void read_entry(const struct follow *f, const char *id, uint64_t ret[2])
+{
+    const char *at = f->is_one_stream ? f->entry : strstr(f->entry, id + 3);
+    char *end;
+
+    ret[0] = ret[1] = 0;
+    if (at == NULL)
+        return;
+    if (f->is_one_stream) {
+        ret[0] = ret[1] = strtoull(at, NULL, 10);
+        return;
+    }
+    at += ID_SUFFIX;
+    if (*at != ':')
+        return;
+    ret[0] = strtoull(at + 1, &end, 10);
+    if (*end == ':')
+        ret[1] = strtoull(end + 1, NULL, 10);
+}
+
+void follow_add(struct follow *f, const char *id, enum modal_generation g, unsigned streams)
+{
+    static const struct exec_reader_ops ops = {.on_data = on_data, .on_end = on_end};
+    uint64_t offset[2];
+
+    for (const struct source *s = f->sources; s != NULL; s = s->next)
+        if (strcmp(s->id, id) == 0)
+            return;
+    if (f->n == SOURCES_MAX)
+        return;
+    struct source *s = mem_zalloc(sizeof *s);
+    s->f = f;
+    (void)snprintf(s->id, sizeof s->id, "%s", id);
+    modal_sandbox_id(id, g, s->sandbox);
+    modal_task_id(id, g, s->task);
+    read_entry(f, id, offset);
+    *f->tail = s;
+    f->tail = &s->next;
+    f->n++;
+    for (int i = 0; i < 2; i++) {
+        s->side[i].src = s;
+        s->side[i].offset = offset[i];
+        if ((streams & (i == 0 ? FOLLOW_STDOUT : FOLLOW_STDERR)) != 0)
+            s->side[i].reader = exec_reader_new(f->c->m->core, id, ENTRY_EXEC_ID, i == 0 ? STREAM_STDOUT : STREAM_STDERR, offset[i],
+                                                true, &ops, &s->side[i]);
+    }
+}
+
+void follow_close(struct follow *f, bool is_app)
+{
+    f->is_closed = true;
+    f->is_app = is_app;
+    end_if_over(f, f->sources != NULL ? &f->sources->side[0] : NULL);
+}
+
+static void on_look(void *arg)
+{
+    struct follow *f = arg;
+
+    loop_timer_set(f->looker, LOOK_MS);
+    f->look(f, f->c);                   /* may end it */
+}
+
+void follow_watch(struct follow *f, void (*look)(struct follow *f, struct mcall *c))
+{
+    f->look = look;
+    f->looker = loop_timer_new(core_loop(f->c->m->core), on_look, f);
+    on_look(f);
+}
