@@ -51,6 +51,13 @@ int cmd_parse(const struct cmd *d, int *argc, char **argv);
 /* "quicksand: message (hint)" on stderr; returns code. */
 int cmd_fail(const struct err *e, int code);
 
+/* --- images and tokens (collection.c) ------------------------------------------------------------------------------- */
+
+/* The objects of a collection ("/v1/images"); -1 = *ret_page is there and the caller's, else the exit code. */
+int collection_get(const struct cmd *d, const char *collection, int argc, char **argv, json_t **ret_page);
+/* Removes what each word names; tries all of them. The exit code. */
+int collection_remove(const struct cmd *d, const char *collection, int argc, char **argv);
+
 /* --- options that several commands have (cmd_spec.c) ---------------------------------------------------------------- */
 
 /* Of a sandbox; strings as typed. */

@@ -74,40 +74,21 @@ static int import(int argc, char **argv)
     return r < 0 ? cmd_fail(&e, EXIT_FAILED) : 0;
 }
 
-static json_t *names_text(const json_t *names)
-{
-    auto_buf b;
-    const json_t *name;
-    size_t i;
-
-    buf_init(&b, 64 * 1024);
-    json_array_foreach((json_t *)(uintptr_t)names, i, name)
-        (void)buf_addf(&b, "%s%s", i > 0 ? "," : "", json_string_value(name));
-    return json_string(buf_str(&b));
-}
-
 static int list(int argc, char **argv)
 {
     const struct cmd d = {.usage = "image ls", .about = "List images.", .mixed = true, .usage_code = EXIT_USAGE};
-    auto_client struct client cl = {0};
-    struct err e = {0};
     json_t *page = NULL, *rows, *image;
     size_t i;
-    int done = cmd_parse(&d, &argc, argv);
+    int done = collection_get(&d, "/v1/images", argc, argv, &page);
 
     if (done >= 0)
         return done;
-    if (client_init(&cl, &e) < 0)
-        return cmd_fail(&e, EXIT_FAILED);
-    int r = client_json(&cl, "GET", "/v1/images?limit=1000", NULL, &page, &e);
-    if (r < 0)
-        return cmd_fail(&e, EXIT_FAILED);
     rows = json_pack("[[s,s,s,s]]", "ID", "NAMES", "MB", "AGE");
     json_array_foreach(json_object_get(page, "items"), i, image) {
         auto_free char *age = table_age(json_object_get(image, "created_at"));
         auto_free char *mb = mem_printf("%.1f", json_number_value(json_object_get(image, "size_bytes")) / 1e6);
         json_array_append_new(rows, json_pack("[s,o,s,s]", table_text(json_object_get(image, "id")),
-                                              names_text(json_object_get(image, "names")), mb, age));
+                                              table_join(json_object_get(image, "names")), mb, age));
     }
     table_print(rows);
     json_decref(rows);
@@ -121,20 +102,8 @@ static int remove_images(int argc, char **argv)
         .usage = "image rm IMAGE...", .about = "Remove images by id or name.", .mixed = true, .min_words = 1,
         .max_words = -1, .usage_code = EXIT_USAGE,
     };
-    auto_client struct client cl = {0};
-    struct err e = {0};
-    int code = 0, done = cmd_parse(&d, &argc, argv);
 
-    if (done >= 0)
-        return done;
-    if (client_init(&cl, &e) < 0)
-        return cmd_fail(&e, EXIT_FAILED);
-    for (int i = 0; i < argc; i++) {
-        auto_free char *path = client_path("/v1/images/%s", argv[i]);
-        if (client_json(&cl, "DELETE", path, NULL, NULL, &e) < 0)
-            code = cmd_fail(&e, EXIT_FAILED);
-    }
-    return code;
+    return collection_remove(&d, "/v1/images", argc, argv);
 }
 
 int cmd_image(int argc, char **argv)

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/mem.h"
 #include "cli/cmd.h"
 #include "cli/table.h"
@@ -51,40 +50,21 @@ static int create(int argc, char **argv)
     return r < 0 ? cmd_fail(&e, EXIT_FAILED) : 0;
 }
 
-static json_t *scopes_text(const json_t *scopes)
-{
-    auto_buf b;
-    const json_t *scope;
-    size_t i;
-
-    buf_init(&b, 64 * 1024);
-    json_array_foreach((json_t *)(uintptr_t)scopes, i, scope)
-        (void)buf_addf(&b, "%s%s", i > 0 ? "," : "", json_string_value(scope));
-    return json_string(buf_str(&b));
-}
-
 static int list(int argc, char **argv)
 {
     const struct cmd d = {.usage = "token ls", .about = "List tokens.", .mixed = true, .usage_code = EXIT_USAGE};
-    auto_client struct client cl = {0};
-    struct err e = {0};
     json_t *page = NULL, *rows, *token;
     size_t i;
-    int done = cmd_parse(&d, &argc, argv);
+    int done = collection_get(&d, "/v1/tokens", argc, argv, &page);
 
     if (done >= 0)
         return done;
-    if (client_init(&cl, &e) < 0)
-        return cmd_fail(&e, EXIT_FAILED);
-    int r = client_json(&cl, "GET", "/v1/tokens?limit=1000", NULL, &page, &e);
-    if (r < 0)
-        return cmd_fail(&e, EXIT_FAILED);
     rows = json_pack("[[s,s,s,s]]", "ID", "NAME", "AGE", "SCOPES");
     json_array_foreach(json_object_get(page, "items"), i, token) {
         auto_free char *age = table_age(json_object_get(token, "created_at"));
         json_array_append_new(rows, json_pack("[s,s,s,o]", table_text(json_object_get(token, "id")),
                                               table_text(json_object_get(token, "name")), age,
-                                              scopes_text(json_object_get(token, "scopes"))));
+                                              table_join(json_object_get(token, "scopes"))));
     }
     table_print(rows);
     json_decref(rows);
@@ -98,20 +78,8 @@ static int remove_tokens(int argc, char **argv)
         .usage = "token rm ID...", .about = "Remove tokens; in force at once.", .mixed = true, .min_words = 1,
         .max_words = -1, .usage_code = EXIT_USAGE,
     };
-    auto_client struct client cl = {0};
-    struct err e = {0};
-    int code = 0, done = cmd_parse(&d, &argc, argv);
 
-    if (done >= 0)
-        return done;
-    if (client_init(&cl, &e) < 0)
-        return cmd_fail(&e, EXIT_FAILED);
-    for (int i = 0; i < argc; i++) {
-        auto_free char *path = client_path("/v1/tokens/%s", argv[i]);
-        if (client_json(&cl, "DELETE", path, NULL, NULL, &e) < 0)
-            code = cmd_fail(&e, EXIT_FAILED);
-    }
-    return code;
+    return collection_remove(&d, "/v1/tokens", argc, argv);
 }
 
 int cmd_token(int argc, char **argv)

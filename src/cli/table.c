@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
 
@@ -45,6 +46,18 @@ char *table_age(const json_t *at)
     if (s < 172800)
         return mem_printf("%lldh", s / 3600);
     return mem_printf("%lldd", s / 86400);
+}
+
+json_t *table_join(const json_t *texts)
+{
+    auto_buf b;
+    const json_t *text;
+    size_t i;
+
+    buf_init(&b, 64 * 1024);
+    json_array_foreach((json_t *)(uintptr_t)texts, i, text)
+        (void)buf_addf(&b, "%s%s", i > 0 ? "," : "", json_string_value(text));
+    return json_string(buf_str(&b));
 }
 
 const char *table_text(const json_t *v)

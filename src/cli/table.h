@@ -14,6 +14,8 @@
 void table_print(const json_t *rows);
 /* Seconds since the epoch to "5s", "3m", "2h", "4d" ago; the caller frees. */
 char *table_age(const json_t *at);
+/* An array of strings, with commas between; a new reference. */
+json_t *table_join(const json_t *texts);
 /* The first string of an array, or the string itself, or "". */
 const char *table_text(const json_t *v);
 

@@ -6,11 +6,9 @@
  * alone, by run_dir/node.sock.
  */
 #include <errno.h>
-#include <grp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +22,8 @@
 #include "json/json.h"
 #include "net/tls.h"
 #include "store/store.h"
+#include "sys/caps.h"
+#include "sys/fd.h"
 #include "sys/seccomp_role.h"
 #include "sys/userlookup.h"
 
@@ -55,21 +55,8 @@ static int drop_root(const struct conf *c, struct err *e)
         return err_sys(e, -r, "look up user_control '%s'", c->user_control);
     if (u.uid == 0)
         return err_set(e, ERR_INVALID, "user_control must not be root");
-    if (setgroups(0, NULL) < 0 || setresgid(u.gid, u.gid, u.gid) < 0 ||
-        setresuid(u.uid, u.uid, u.uid) < 0)
-        return err_sys(e, errno, "become user %s", c->user_control);
-    return 0;
-}
-
-static void raise_nofile(void)
-{
-    struct rlimit rl;
-
-    if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < rl.rlim_max) {
-        rl.rlim_cur = rl.rlim_max;
-        if (setrlimit(RLIMIT_NOFILE, &rl) < 0)
-            log_warn("nofile", "error=%s", strerror(errno));
-    }
+    r = caps_become_user(u.uid, u.gid);
+    return r < 0 ? err_sys(e, -r, "become user %s", c->user_control) : 0;
 }
 
 static void on_request(struct http_stream *st, const struct http_request *rq, void *arg)
@@ -170,7 +157,9 @@ static int run(const char *conf_path, struct err *e)
     log_init("control", log_level_from_name(ct.conf.log_level));
     if (drop_root(&ct.conf, e) < 0)
         return -1;
-    raise_nofile();
+    int r = fd_raise_limit();
+    if (r < 0)
+        log_warn("nofile", "error=%s", strerror(-r));
     (void)signal(SIGPIPE, SIG_IGN);
     (void)umask(077);
     js_init();
@@ -183,7 +172,7 @@ static int run(const char *conf_path, struct err *e)
         return -1;
     vault_start(ct.vault);
     log_info("start", "listen=%s data_dir=%s", ct.conf.listen, ct.conf.data_dir);
-    int r = loop_run(ct.loop);
+    r = loop_run(ct.loop);
     close_all(&ct);
     return r < 0 ? err_sys(e, -r, "run the event loop") : 0;
 }

@@ -43,12 +43,3 @@ int idem_begin(struct core *c, const char *token_id, const char *key,
     *ret = IDEM_NEW;
     return 0;
 }
-
-void idem_drop(struct core *c, const char *token_id, const char *key)
-{
-    struct err e;
-
-    if (store_idem_remove(c->store, token_id, key, &e) < 0)
-        core_log(LOG_L_WARN, "idempotency.drop", "-",
-                 &e); /* a repeat will name an object that is not there */
-}

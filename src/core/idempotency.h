@@ -25,7 +25,5 @@ enum idem_result { IDEM_NEW, IDEM_REPLAY };
  * (hash), or the store failed. */
 int idem_begin(struct core *c, const char *token_id, const char *key, const uint8_t hash[IDEM_HASH_SIZE],
                const char *object, enum idem_result *ret, char ret_object[IDEM_OBJECT_SIZE], struct err *e);
-/* The request failed and left nothing: a repeat starts afresh. */
-void idem_drop(struct core *c, const char *token_id, const char *key);
 
 #endif

@@ -10,7 +10,6 @@
 #include "node.pb-c.h"
 #include "store/store.h"
 
-struct box;
 struct node_call;
 struct refresh;
 

@@ -51,7 +51,6 @@ void grpc_serve(struct http_stream *st, const struct http_request *rq, const str
 void grpc_call_set(struct grpc_call *c, const struct grpc_ops *ops, void *ctx);
 const char *grpc_call_metadata(const struct grpc_call *c, const char *name);    /* NULL if absent */
 const char *grpc_call_authority(const struct grpc_call *c);
-int64_t grpc_call_deadline_ms(const struct grpc_call *c);   /* CLOCK_BOOTTIME ms, 0 = none */
 /* Ends the call: trailers grpc-status, grpc-message; with an error also qs-error, qs-param and qs-hint. */
 void grpc_finish(struct grpc_call *c, enum grpc_status status, const char *message);
 void grpc_finish_err(struct grpc_call *c, const struct err *e);

@@ -20,7 +20,6 @@ struct grpc_call {
     struct grpc_frames frames;
     size_t held;                    /* received payload that waits for grpc_call_consumed */
     struct loop_timer *timer;       /* the deadline */
-    int64_t deadline_ms;
     struct http_header *metadata;   /* server: owned copy of the request's headers, one block */
     size_t nmetadata;
     char *authority;                /* server: owned */

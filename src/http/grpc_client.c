@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "http/client.h"
@@ -175,7 +174,6 @@ struct grpc_call *grpc_client_call(struct http_client *client, const char *path,
     if (timeout_ms > 0) {
         grpc_timeout_format(timeout_ms, timeout, sizeof timeout);
         h[used++] = (struct http_header){"grpc-timeout", timeout};
-        c->deadline_ms = clock_boot_ms() + (int64_t)timeout_ms;
         c->timer = loop_timer_new(http_client_loop(client), on_deadline, c);
         loop_timer_set(c->timer, timeout_ms);
     }

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "http/grpc_call.h"
 #include "http/grpc_text.h"
@@ -190,7 +189,6 @@ void grpc_serve(struct http_stream *st, const struct http_request *rq, const str
             grpc_finish(c, GRPC_INVALID_ARGUMENT, "grpc-timeout is malformed");
             return;
         }
-        c->deadline_ms = clock_boot_ms() + timeout_ms;
         c->timer = loop_timer_new(st->loop, on_deadline, c);
         loop_timer_set(c->timer, (uint64_t)timeout_ms);
     }
@@ -205,9 +203,4 @@ const char *grpc_call_metadata(const struct grpc_call *c, const char *name)
 const char *grpc_call_authority(const struct grpc_call *c)
 {
     return c->authority;
-}
-
-int64_t grpc_call_deadline_ms(const struct grpc_call *c)
-{
-    return c->deadline_ms;
 }

@@ -17,7 +17,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -166,17 +165,6 @@ static int watch_signals(struct err *e)
     return r < 0 ? err_sys(e, -r, "watch signals") : 0;
 }
 
-/* One or two descriptors a sandbox. */
-static void raise_nofile(void)
-{
-    struct rlimit l;
-
-    if (getrlimit(RLIMIT_NOFILE, &l) == 0) {
-        l.rlim_cur = l.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &l);
-    }
-}
-
 static int prepare(struct err *e)
 {
     if (geteuid() != 0)
@@ -197,7 +185,7 @@ static int run(struct err *e)
     sandbox_init();
     if (spawner_start(e) < 0 || watch_signals(e) < 0)
         return -1;
-    raise_nofile();
+    (void)fd_raise_limit(); /* one or two descriptors a sandbox; with less, creates fail sooner */
     /* Only the spawner's children are handed these. */
     for (int i = 0; i < ROLES; i++)
         fd_close(&keeper.role_sock[i]);

@@ -12,12 +12,12 @@
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "ipc/channel.h"
+#include "keeper/image_view.h"
 #include "sys/caps.h"
 #include "sys/detached_mount.h"
 #include "sys/fd.h"
@@ -54,17 +54,6 @@ static int drop(enum role r)
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
 }
 
-/* Connections are descriptors: take what the host allows. */
-static void raise_nofile(void)
-{
-    struct rlimit l;
-
-    if (getrlimit(RLIMIT_NOFILE, &l) == 0) {
-        l.rlim_cur = l.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &l);
-    }
-}
-
 void role_child_become(enum role r)
 {
     char program[sizeof keeper.conf.lib_dir + 32], layers[sizeof keeper.conf.data_dir + 16];
@@ -88,7 +77,7 @@ void role_child_become(enum role r)
         fail(r, "open", errno);
     if (setpgid(0, 0) < 0 || chdir("/") < 0)
         fail(r, "group", errno);
-    raise_nofile();
+    (void)fd_raise_limit(); /* connections are descriptors; with less, the role refuses sooner */
     if (dup2(keeper.null_fd, 0) < 0)
         fail(r, "stdin", errno);
     if (keeper.role_sock[r] >= 0)
@@ -109,22 +98,18 @@ void role_child_become(enum role r)
     fail(r, "exec", -error);
 }
 
-/* In the child: waits for its ids and the mount, which it puts over the layers directory. */
+/* In the child: waits for its ids and the mount of the layers, and leaves the host's file tree. */
 static int image_enter(int sync)
 {
-    char path[sizeof keeper.conf.data_dir + 16];
     struct chan_msg m;
 
     int r = chan_recv(sync, space, sizeof space, 0, &m);
     if (r <= 0 || m.nfds != 1)
         return r < 0 ? r : -EPIPE;
-    snprintf(path, sizeof path, "%s/layers", keeper.conf.data_dir);
-    if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0 ||
-        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        move_mount(m.fds[0], "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+    if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
         r = -errno;
     else
-        r = 0;
+        r = image_view_enter(m.fds[0]);
     chan_msg_done(&m);
     return r;
 }

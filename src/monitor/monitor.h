@@ -94,6 +94,7 @@ struct waiter {
     uint8_t peer;
     uint8_t stream;
     bool created;           /* EXEC: the request that made the exec, not a repetition */
+    bool file_ok;           /* READ: may be pointed to the spool file */
     uint16_t exec;          /* index + 1, 0 = none */
     uint16_t next;          /* of the same exec; index + 1 */
     uint32_t tag;
@@ -254,7 +255,6 @@ void ending_kill(enum end_reason reason, const char *message);
 void ending_of_entry(const struct exec *e);
 void ending_on_pidfd(void);
 void ending_run_timers(void);
-int64_t ending_idle_ms(void);                       /* when the idle rule fires */
 
 /* usage.c */
 void usage_open(void);

@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,16 +31,6 @@
 
 static const unsigned filter_groups = SECCOMP_BASE | SECCOMP_IO | SECCOMP_UNIX |
                                       SECCOMP_READ_FILES | SECCOMP_WRITE_FILES | SECCOMP_MEMFD;
-
-static enum log_level level_of(const char *name)
-{
-    static const char *const names[] = {"error", "warn", "info", "debug"};
-
-    for (size_t i = 0; i < array_len(names); i++)
-        if (strcmp(name, names[i]) == 0)
-            return (enum log_level)i;
-    return LOG_L_INFO;
-}
 
 /* data_dir/<name>, made if it is missing. */
 static int open_dir(const struct conf *c, const char *name, struct err *e)
@@ -108,27 +97,17 @@ static void on_stop(int sig, void *arg)
     loop_stop(arg);
 }
 
-/* One descriptor a sandbox: as many as we may have. */
-static void raise_nofile(void)
-{
-    struct rlimit rl;
-
-    if (getrlimit(RLIMIT_NOFILE, &rl) == 0 && rl.rlim_cur < rl.rlim_max) {
-        rl.rlim_cur = rl.rlim_max;
-        if (setrlimit(RLIMIT_NOFILE, &rl) < 0)
-            log_warn("nofile", "error=%s", strerror(errno));
-    }
-}
-
 static int run(const char *conf_path, struct err *e)
 {
     struct node n = {.run_fd = -1, .state_fd = -1};
 
-    conf_defaults(&n.conf);
     if (conf_load(&n.conf, conf_path, false, e) < 0)
         return -1;
-    log_init("node", level_of(n.conf.log_level));
-    raise_nofile();
+    log_init("node", log_level_from_name(n.conf.log_level));
+    /* One descriptor a sandbox: as many as we may have. */
+    int r = fd_raise_limit();
+    if (r < 0)
+        log_warn("nofile", "error=%s", strerror(-r));
     (void)signal(SIGPIPE, SIG_IGN);
     (void)umask(027);
     js_init();
@@ -140,7 +119,7 @@ static int run(const char *conf_path, struct err *e)
     if (seccomp_role_install(filter_groups, e) < 0)
         return -1;
     log_info("start", "router_listen=%s data_dir=%s", n.conf.router_listen, n.conf.data_dir);
-    int r = loop_run(n.loop);
+    r = loop_run(n.loop);
     node_close(&n);
     loop_free(n.loop);
     return r < 0 ? err_sys(e, -r, "run the event loop") : 0;

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -88,6 +89,16 @@ bool fd_is_listener(int fd)
     socklen_t n = sizeof on;
 
     return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &n) == 0 && on != 0;
+}
+
+int fd_raise_limit(void)
+{
+    struct rlimit l;
+
+    if (getrlimit(RLIMIT_NOFILE, &l) < 0)
+        return -errno;
+    l.rlim_cur = l.rlim_max;
+    return setrlimit(RLIMIT_NOFILE, &l) < 0 ? -errno : 0;
 }
 
 int fd_set_nonblock(int fd, bool on)

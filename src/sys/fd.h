@@ -27,6 +27,8 @@ int fd_write_at(int dirfd, const char *name, const char *text);
 /* Read a short text, NUL-terminated, trailing newline removed. Length or -errno. */
 ssize_t fd_read_at(int dirfd, const char *name, char *out, size_t size);
 bool fd_is_listener(int fd);            /* a listening socket; false for whatever else has that number */
+/* Allows this process as many descriptors as its hard limit does. 0 or -errno. */
+int fd_raise_limit(void);
 int fd_set_nonblock(int fd, bool on);
 int fd_set_cloexec(int fd, bool on);
 /* Atomic replace: temporary file in the same directory, fsync if asked, rename. 0 or -errno. */
