@@ -17,6 +17,7 @@
 
 #include "base/log.h"
 #include "ipc/channel.h"
+#include "keeper/image_view.h"
 #include "sys/caps.h"
 #include "sys/detached_mount.h"
 #include "sys/fd.h"
@@ -97,22 +98,18 @@ void role_child_become(enum role r)
     fail(r, "exec", -error);
 }
 
-/* In the child: waits for its ids and the mount, which it puts over the layers directory. */
+/* In the child: waits for its ids and the mount of the layers, and leaves the host's file tree. */
 static int image_enter(int sync)
 {
-    char path[sizeof keeper.conf.data_dir + 16];
     struct chan_msg m;
 
     int r = chan_recv(sync, space, sizeof space, 0, &m);
     if (r <= 0 || m.nfds != 1)
         return r < 0 ? r : -EPIPE;
-    snprintf(path, sizeof path, "%s/layers", keeper.conf.data_dir);
-    if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0 ||
-        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        move_mount(m.fds[0], "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+    if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
         r = -errno;
     else
-        r = 0;
+        r = image_view_enter(m.fds[0]);
     chan_msg_done(&m);
     return r;
 }
