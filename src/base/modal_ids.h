@@ -1,8 +1,8 @@
 /*
  * modal_ids.h - ids of the Modal dialect and the sandboxes they stand for
  *
- * Modal's clients tell two generations of sandboxes by the id alone: "sb-" and 22 characters is V1, anything else is V2; and by the
- * last character of a task id (S or V). So one sandbox of ours, sb-<22>, has these names:
+ * Modal's clients tell two generations of sandboxes by the id alone: "sb-" and 22 characters is V1, anything else is V2; and by
+ * the last character of a task id (S or V). So one sandbox of ours, sb-<22>, has these names:
  *
  *   V1 sandbox   sb-<22>             task   ta-<22>000S
  *   V2 sandbox   sb-<22>0000         task   ta-<22>000V

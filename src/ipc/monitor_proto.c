@@ -91,6 +91,7 @@ size_t mon_read_encode(const struct mon_read *m, void *out, size_t size)
     wire_put_u64(&w, m->offset);
     wire_put_u32(&w, m->max);
     wire_put_u32(&w, m->wait_ms);
+    wire_put_bool(&w, m->file_ok);
     return done(&w);
 }
 
@@ -106,6 +107,7 @@ int mon_read_decode(struct mon_read *ret, const void *p, size_t n)
     m.offset = wire_get_u64(&r);
     m.max = wire_get_u32(&r);
     m.wait_ms = wire_get_u32(&r);
+    m.file_ok = wire_get_bool(&r);
     if (!wire_end(&r) || m.stream < 1 || m.stream > 2)
         return -EBADMSG;
     *ret = m;
@@ -122,6 +124,7 @@ size_t mon_read_r_encode(const struct mon_read_r *m, void *out, size_t size)
     wire_put_bool(&w, m->eof);
     wire_put_bool(&w, m->exited);
     wire_put_bytes(&w, m->data, m->len);
+    wire_put_u32(&w, m->file_seq);
     return done(&w);
 }
 
@@ -136,6 +139,7 @@ int mon_read_r_decode(struct mon_read_r *ret, const void *p, size_t n)
     m.eof = wire_get_bool(&r);
     m.exited = wire_get_bool(&r);
     m.data = wire_get_bytes(&r, LIMIT_READ_CHUNK, &m.len);
+    m.file_seq = wire_get_u32(&r);
     if (!wire_end(&r))
         return -EBADMSG;
     *ret = m;

@@ -82,6 +82,7 @@ struct mon_read {
     uint64_t offset;
     uint32_t max;               /* at most LIMIT_READ_CHUNK */
     uint32_t wait_ms;
+    bool file_ok;               /* the reply may name the spool file in place of data */
 };
 
 struct mon_read_r {
@@ -92,6 +93,11 @@ struct mon_read_r {
     bool exited;                /* the exec has ended (its record is final) */
     const uint8_t *data;        /* borrowed */
     size_t len;
+    /*
+     * Not 0: more than a message holds is in <file_seq>.out or .err of the run directory, from `offset` (len is 0) to `total`.
+     * What is read from there is good if there is no hole at its first byte afterwards: holes only grow, from the front.
+     */
+    uint32_t file_seq;
 };
 
 /* One write an exec is under way at a time: a newer one takes the place of one that waits for the

@@ -94,6 +94,7 @@ struct waiter {
     uint8_t peer;
     uint8_t stream;
     bool created;           /* EXEC: the request that made the exec, not a repetition */
+    bool file_ok;           /* READ: may be pointed to the spool file */
     uint16_t exec;          /* index + 1, 0 = none */
     uint16_t next;          /* of the same exec; index + 1 */
     uint32_t tag;

@@ -139,6 +139,7 @@ static int on_read(unsigned peer, const struct chan_msg *msg)
     w->stream = (uint8_t)which;
     w->offset = m.offset;
     w->max = m.max < LIMIT_READ_CHUNK ? m.max : LIMIT_READ_CHUNK;
+    w->file_ok = m.file_ok;
     w->until_ms = wait_until(m.wait_ms);
     waiter_try(w);
     return 0;

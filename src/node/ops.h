@@ -76,11 +76,15 @@ struct exec_reader {
     char sandbox[ID_SIZE];
     struct mon_read m;
     bool follow;
+    bool has_file;              /* much is there: read from the spool file, without the monitor */
+    int file;
+    uint64_t file_end;          /* what is known to be in it */
     void (*data)(struct op *op, const struct mon_read_r *r, bool last);
     void (*fail)(struct op *op, const struct err *e);
 };
 /* exec_id, container, stream and offset of rd->m are set; the op's state begins with rd. Sets on_gone and on_writable. */
 void exec_read(struct exec_reader *rd);
+void exec_read_done(struct exec_reader *rd);    /* when the op is freed */
 
 /* Reply with the sandbox as it is, once it has ended or wait_ms has passed. */
 void sandbox_reply(struct op *op, const char *sandbox, uint64_t wait_ms);

@@ -28,6 +28,7 @@ struct query {
     char exec_id[LIMIT_ID];
     uint64_t offset;            /* of a read */
     uint8_t stream;
+    bool file_ok;
     union {
         query_sandbox_cb sandbox;
         query_exec_cb exec;
@@ -98,8 +99,11 @@ static void read_spool(struct query *q)
         fail(q, &e);
         return;
     }
-    r.len = (size_t)n;
     r.total = q->stream == 1 ? rec.out_total : rec.err_total;
+    if (q->file_ok && r.offset + (uint64_t)n < r.total)
+        r.file_seq = rec.seq;
+    else
+        r.len = (size_t)n;
     r.eof = r.offset + r.len >= r.total;
     q->cb.read(q->arg, &r, NULL);
 }
@@ -342,6 +346,7 @@ void query_read(struct node *n, struct query **slot, const char *sandbox, const 
     uint8_t space[256];
 
     q->stream = m->stream;
+    q->file_ok = m->file_ok;
     q->offset = m->offset;
     q->cb.read = cb;
     ask(q, MON_READ, space, mon_read_encode(m, space, sizeof space), m->wait_ms + ANSWER_MS);

@@ -192,10 +192,18 @@ int spool_execs(int run_fd, const char *sandbox, spool_exec_fn fn, void *arg, st
     return 0;
 }
 
+int spool_open(int run_fd, const char *sandbox, uint32_t seq, int stream)
+{
+    char name[32];
+    auto_close int dir = open_run(run_fd, sandbox);
+
+    (void)snprintf(name, sizeof name, "%" PRIu32 ".%s", seq, stream == 1 ? "out" : "err");
+    return dir < 0 ? dir : open_file(dir, name);
+}
+
 long spool_read(int run_fd, const char *sandbox, const struct exec_record *r, int stream,
                 uint64_t *offset, void *out, size_t size, struct err *e)
 {
-    char name[32];
     uint64_t first = stream == 1 ? r->out_first : r->err_first;
     uint64_t total = stream == 1 ? r->out_total : r->err_total;
 
@@ -205,9 +213,7 @@ long spool_read(int run_fd, const char *sandbox, const struct exec_record *r, in
         return 0;
     if (size > total - *offset)
         size = (size_t)(total - *offset);
-    (void)snprintf(name, sizeof name, "%" PRIu32 ".%s", r->seq, stream == 1 ? "out" : "err");
-    auto_close int dir = open_run(run_fd, sandbox);
-    auto_close int fd = dir < 0 ? dir : open_file(dir, name);
+    auto_close int fd = spool_open(run_fd, sandbox, r->seq, stream);
     if (fd < 0)
         return err_set(e, fd == -ENOENT ? ERR_NOT_FOUND : ERR_INTERNAL,
                        "the output of exec %s is not there: %s", r->exec_id, strerror(-fd));

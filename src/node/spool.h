@@ -40,5 +40,7 @@ int spool_execs(int run_fd, const char *sandbox, spool_exec_fn fn, void *arg, st
  */
 long spool_read(int run_fd, const char *sandbox, const struct exec_record *r, int stream,
                 uint64_t *offset, void *out, size_t size, struct err *e);
+/* The output file of a stream of the exec with this number, to be read and closed; or -errno. */
+int spool_open(int run_fd, const char *sandbox, uint32_t seq, int stream);
 
 #endif

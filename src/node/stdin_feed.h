@@ -2,8 +2,8 @@
  * stdin_feed.h - bytes of a call on their way to the stdin of an exec
  *
  * Used by stdin.c and modal/stdin.c. Pieces are queued and handed to the monitor a chunk at a time. A message's bytes are
- * consumed, and so the client's window opened, when the program has them; the queue is no longer than that window. The offset makes
- * a repeated write harmless: bytes that were taken before are skipped.
+ * consumed, and so the client's window opened, when the program has them; the queue is no longer than that window. The offset
+ * makes a repeated write harmless: bytes that were taken before are skipped.
  */
 #ifndef QS_NODE_STDIN_FEED_H
 #define QS_NODE_STDIN_FEED_H

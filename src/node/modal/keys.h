@@ -1,8 +1,8 @@
 /*
  * keys.h - the keys that router tokens are checked with
  *
- * Control sends the public halves (SetKeys); they are kept in data_dir/node/.router-keys, so that tokens are checked while control is
- * away. Tokens that passed are remembered: each call of a client brings the same one.
+ * Control sends the public halves (SetKeys); they are kept in data_dir/node/.router-keys, so that tokens are checked while
+ * control is away. Tokens that passed are remembered: each call of a client brings the same one.
  */
 #ifndef QS_NODE_MODAL_KEYS_H
 #define QS_NODE_MODAL_KEYS_H

@@ -27,6 +27,7 @@ static void free_read(struct op *op)
     struct read *s = op->state;
 
     loop_timer_free(s->again);
+    exec_read_done(&s->rd);
 }
 
 /* --- an offset that is not there yet --------------------------------------------------------- */
