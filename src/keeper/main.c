@@ -98,6 +98,15 @@ static int load_config(const struct options *o, struct err *e)
                      keeper.conf.log_level);
 }
 
+static int open_groups(struct err *e)
+{
+    char owner[4096];
+
+    if (realpath(keeper.conf.data_dir, owner) == NULL)
+        return err_sys(e, errno, "resolve %s", keeper.conf.data_dir);
+    return cg_init(&keeper.cg, keeper.conf.cgroup_name, owner, e);
+}
+
 static int open_trees(struct err *e)
 {
     if (trees_mount(&keeper.conf, keeper.data_fd, e) < 0)
@@ -169,8 +178,8 @@ static int prepare(struct err *e)
 {
     if (geteuid() != 0)
         return err_set(e, ERR_DENIED, "quicksandd must be started as root");
-    if (start_users(e) < 0 || start_directories(e) < 0 || start_programs(e) < 0 || open_trees(e) < 0 ||
-        scaffold_dev(e) < 0 || cg_init(&keeper.cg, keeper.conf.cgroup_name, e) < 0 ||
+    if (start_users(e) < 0 || start_directories(e) < 0 || start_programs(e) < 0 || open_groups(e) < 0 ||
+        open_trees(e) < 0 || scaffold_dev(e) < 0 ||
         filter_tenant_compile(&keeper.tenant_filter, e) < 0 || start_sockets(e) < 0)
         return -1;
     int r = evloop_init(&keeper.loop);

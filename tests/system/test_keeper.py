@@ -594,6 +594,19 @@ def test_one_keeper_a_data_directory(rig, keeper):
     assert r.returncode == 1 and "another quicksandd" in r.stderr
 
 
+def test_groups_of_another_keeper_are_left_alone(rig, keeper):
+    other = Rig(cgroup_name=rig.cgroup)
+    try:
+        with sandbox(keeper) as (sb, _m):
+            r = subprocess.run([other.lib / "quicksandd", "--config", other.config], capture_output=True, text=True, timeout=30,
+                               check=False, env=ENVIRONMENT)
+            assert r.returncode == 1 and "cgroup_name" in r.stderr and str(rig.data) in r.stderr
+            assert sb in keeper.list()
+        assert not other.mounts()
+    finally:
+        shutil.rmtree(other.home)
+
+
 def test_background(rig):
     other = Rig()
     try:

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "sys/cgroup_mounts.h"
@@ -19,6 +20,8 @@
 #include "sys/fd.h"
 
 #define MONITORS "monitors"
+#define OWNER_ATTRIBUTE "trusted.quicksand.data_dir"
+#define OWNER_SIZE 4096
 #define CPU_PERIOD_US 100000
 
 static const char *const controller_names[CG_CONTROLLERS] = {"cpu", "memory", "pids"};
@@ -84,7 +87,29 @@ static int controller_init(struct cg *g, int c, const char *v1_mount, struct err
     return 0;
 }
 
-int cg_init(struct cg *g, const char *name, struct err *e)
+/*
+ * Says on our directory whose it is. Without it a second daemon of the same cgroup_name would take the
+ * groups of the first one's sandboxes for left-overs, and kill them; also while the first one is stopped.
+ */
+static int claim(const struct cg *g, const char *owner, struct err *e)
+{
+    char other[OWNER_SIZE], events[128];
+    ssize_t n = fgetxattr(g->v2, OWNER_ATTRIBUTE, other, sizeof other - 1);
+
+    if (n >= 0) {
+        other[n] = '\0';
+        if (strcmp(other, owner) != 0 && fd_read_at(g->v2, "cgroup.events", events, sizeof events) > 0 &&
+            strstr(events, "populated 1") != NULL)
+            return err_param(e, ERR_CONFLICT, "cgroup_name",
+                             "the control group '%s' has sandboxes of the quicksandd of %.256s; set another "
+                             "cgroup_name and id_base_range", g->name, other);
+    }
+    if (fsetxattr(g->v2, OWNER_ATTRIBUTE, owner, strlen(owner), 0) < 0)
+        return err_sys(e, errno, "mark control group %s as ours", g->name);
+    return 0;
+}
+
+int cg_init(struct cg *g, const char *name, const char *owner, struct err *e)
 {
     struct cgroup_mounts m;
 
@@ -97,7 +122,8 @@ int cg_init(struct cg *g, const char *name, struct err *e)
     if (r < 0)
         return err_sys(e, -r, "read /proc/self/mountinfo");
     g->parents[0] = v2_root(&m, e);
-    if (g->parents[0] < 0 || base_open(g->parents[0], name, &g->v2, e) < 0)
+    if (g->parents[0] < 0 || base_open(g->parents[0], name, &g->v2, e) < 0 ||
+        claim(g, owner, e) < 0)
         return -1;
     g->monitors = openat(g->v2, MONITORS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (g->monitors < 0)

@@ -33,7 +33,8 @@ struct cg_limits {
     uint32_t pids;         /* 0 = none */
 };
 
-int cg_init(struct cg *g, const char *name, struct err *e);
+/* `owner` is the path of the data directory: groups of another one are an error as long as anything lives in them. */
+int cg_init(struct cg *g, const char *name, const char *owner, struct err *e);
 const char *cg_mode(const struct cg *g); /* "v2" or "hybrid", for the log */
 
 /* In the builder of a slot: the groups, with what the monitor and init may write in them. */
