@@ -7,6 +7,16 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 home=${QUICKSAND_HOME:-/var/lib/quicksand}
 listen=${QUICKSAND_LISTEN:-127.0.0.1:7070}
 run_dir=${QUICKSAND_RUN_DIR:-/run/quicksand}
+# Where the command router listens: the same host, the next port.
+router_listen=${QUICKSAND_ROUTER_LISTEN:-${listen%:*}:$((${listen##*:} + 1))}
+# An instance elsewhere may run beside the first one: control groups and user ids of its own, told by its place.
+cgroup_name=quicksand
+id_base_range=16384
+if [ "$home" != /var/lib/quicksand ]; then
+    place=$(printf %s "$home" | cksum | cut -d ' ' -f 1)
+    cgroup_name=quicksand-$place
+    id_base_range=$((2000 + place % 12 * 1000))
+fi
 config=$home/run.conf
 log=$home/quicksandd.log
 pid_file=$home/quicksandd.pid
