@@ -167,12 +167,12 @@ static void job_ended(struct role *role, struct child *child, int status)
         struct err e = {0};
         (void)err_set(&e, ERR_INTERNAL, "the unpacking process died (status %d)", status);
         log_error("image.job_died", "job=%s status=%d", child->name, status);
-        job_send_error(child->conn, &e);
         int staging = openat(role->layers, STAGING, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         int r = staging < 0 ? -errno : rmtree(staging, child->name);
         if (r < 0)
             log_warn("image.staging_left", "name=%s error=%d", child->name, -r);
         fd_close(&staging);
+        job_send_error(child->conn, &e);
     }
     fd_close(&child->conn);
     child->pid = 0;
