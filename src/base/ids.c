@@ -23,23 +23,17 @@ void random_bytes(void *out, size_t n)
     }
 }
 
+/* 128 random bits in base 62: modal_ids.c writes the same number in another form. */
 void id_make(char out[ID_SIZE], const char *prefix)
 {
     static const char alphabet[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     size_t n = strlen(prefix);
-    uint8_t random[64];
-    size_t used = sizeof random;
+    unsigned __int128 v;
 
+    random_bytes(&v, sizeof v);
     memcpy(out, prefix, n);
-    for (int i = 0; i < ID_SUFFIX;) {
-        if (used == sizeof random) {
-            random_bytes(random, sizeof random);
-            used = 0;
-        }
-        unsigned v = random[used++];
-        if (v < 248)                    /* 4 * 62: without the bias of a plain modulo */
-            out[n + (size_t)i++] = alphabet[v % 62];
-    }
+    for (size_t i = ID_SUFFIX; i > 0; i--, v /= 62)
+        out[n + i - 1] = alphabet[v % 62];
     out[n + ID_SUFFIX] = '\0';
 }
 

@@ -16,7 +16,7 @@
 #include "http/grpc_text.h"
 
 #define PREFIX "/modal.client.ModalClient/"
-#define WARNINGS_MAX 4096
+#define WARNINGS_MAX 8              /* trailers of a call */
 #define RETRY_CAPACITY_S 1.0F       /* when there is no room for a sandbox */
 
 /* --- ends ---------------------------------------------------------------------------------------------------------- */
@@ -37,16 +37,7 @@ static void call_free(struct mcall *c)
 {
     if (c->request != NULL)
         protobuf_c_message_free_unpacked(c->request, NULL);
-    buf_done(&c->warnings);
     free(c);
-}
-
-/* Before the finish of the gRPC call; afterwards nothing of the call is touched by it any more. */
-static void leave(struct mcall *c, int status)
-{
-    audit(c, status);
-    if (c->grpc != NULL && c->warnings.len > 0)
-        grpc_call_trailer(c->grpc, "x-modal-warning", buf_str(&c->warnings));
 }
 
 void m_send(struct mcall *c, const ProtobufCMessage *message)
@@ -63,7 +54,7 @@ void m_send(struct mcall *c, const ProtobufCMessage *message)
 
 void m_end(struct mcall *c)
 {
-    leave(c, GRPC_OK);
+    audit(c, GRPC_OK);
     if (c->grpc != NULL)
         grpc_finish(c->grpc, GRPC_OK, NULL);
     call_free(c);
@@ -125,7 +116,7 @@ void m_fail(struct mcall *c, const struct err *e)
 {
     enum grpc_status status = (enum grpc_status)err_row(e->code)->grpc_status;
 
-    leave(c, (int)status);
+    audit(c, (int)status);
     if (c->grpc != NULL) {
         if (e->code == ERR_CAPACITY)
             add_retry_policy(c, status, e->message);
@@ -142,29 +133,34 @@ void m_refuse(struct mcall *c, enum grpc_status status, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    leave(c, (int)status);
+    audit(c, (int)status);
     if (c->grpc != NULL)
         grpc_finish(c->grpc, status, text);
     call_free(c);
 }
 
+/* One trailer a message, as some clients take them one by one and some split what was joined at the commas. */
 void m_warn(struct mcall *c, const char *fmt, ...)
 {
     char text[400], encoded[1200];
+    auto_buf value;
     va_list ap;
 
+    if (c->grpc == NULL || c->nwarnings == WARNINGS_MAX)
+        return;
+    c->nwarnings++;
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     (void)grpc_encode(text, encoded, sizeof encoded);
-    if (c->warnings.len > 0)
-        (void)buf_addc(&c->warnings, ',');
-    for (const char *p = encoded; *p != '\0'; p++) {    /* commas separate messages */
+    buf_init(&value, 3 * sizeof encoded);
+    for (const char *p = encoded; *p != '\0'; p++) {
         if (*p == ',')
-            (void)buf_adds(&c->warnings, "%2C");
+            (void)buf_adds(&value, "%2C");
         else
-            (void)buf_addc(&c->warnings, *p);
+            (void)buf_addc(&value, *p);
     }
+    grpc_call_trailer(c->grpc, "x-modal-warning", buf_str(&value));
 }
 
 /* --- the request --------------------------------------------------------------------------------------------------- */
@@ -292,7 +288,6 @@ static void begin(struct grpc_call *g, void *arg)
     c->rpc = b->rpc;
     c->grpc = g;
     c->begin_ms = clock_boot_ms();
-    buf_init(&c->warnings, WARNINGS_MAX);
     if (authorize(c, &e) < 0)
         m_fail(c, &e);
     else if (c->rpc->fn == NULL)

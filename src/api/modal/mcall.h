@@ -56,7 +56,7 @@ struct mcall {
     void *user;                         /* the handler's state */
     void (*on_gone)(struct mcall *c);   /* the client left: end the call, now or later */
     void (*on_writable)(struct mcall *c);
-    struct buf warnings;                /* percent-encoded, separated by commas */
+    int nwarnings;
     int64_t begin_ms;
     char target[LIMIT_ID];              /* for the audit line */
     bool is_streaming;                  /* messages have been sent */
