@@ -1,6 +1,5 @@
 """The README's examples, run as they are printed: each ```sh block that follows the comment <!-- run -->."""
 
-import os
 import re
 import subprocess
 
@@ -39,7 +38,16 @@ def test_an_example_works_as_printed(daemon, tmp_path, number):
 
 
 def test_every_link_leads_somewhere():
-    for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"):
-        for target in re.findall(r"\]\(([^)#]+)\)", (qsdaemon.ROOT / name).read_text()):
+    for page in [*qsdaemon.ROOT.glob("*.md"), *qsdaemon.ROOT.glob("docs/**/*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
             if "://" not in target:
-                assert os.path.exists(qsdaemon.ROOT / target), f"{name}: {target}"
+                assert (page.parent / target).exists(), f"{page}: {target}"
+
+
+def test_the_threat_model_names_tests_that_are_there():
+    text = (qsdaemon.ROOT / "docs/threat-model.md").read_text()
+    tests = qsdaemon.ROOT / "tests"
+    known = set(re.findall(r"^def (test_\w+)", "".join(p.read_text() for p in tests.glob("system/*.py")), re.M))
+    known |= {p.name for p in [*tests.glob("*/*.c"), *tests.glob("system/*.py")]}
+    named = set(re.findall(r"test_\w+(?:\.py)?|\w+_(?:test|fuzz)\.c", text))
+    assert len(named) > 30 and named <= known, named - known
