@@ -2,7 +2,8 @@
  * router.h - the Modal dialect of the node: modal.task_command_router.TaskCommandRouter
  *
  * Called by anyone who can reach router_listen. Every call brings a token for one sandbox (keys.h); the task it names must be
- * of that sandbox. The operations are those of node.proto with other messages: files of this folder translate, the folder above does.
+ * of that sandbox. The operations are those of node.proto with other messages: files of this folder translate, the folder
+ * above does.
  */
 #ifndef QS_NODE_MODAL_ROUTER_H
 #define QS_NODE_MODAL_ROUTER_H
