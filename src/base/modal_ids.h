@@ -1,14 +1,15 @@
 /*
  * modal_ids.h - ids of the Modal dialect and the sandboxes they stand for
  *
- * Modal's clients tell two generations of sandboxes by the id alone: "sb-" and 22 characters is V1; anything else, and to some only "sb-"
- * and a ULID, is V2. They tell those of tasks by the last character, S or V. So one sandbox of ours, sb-<22>, has these names:
+ * Modal's clients tell two generations of sandboxes by the id alone: "sb-" and 22 characters is V1; anything else is V2, to some
+ * only a ULID after "sb-". They tell those of tasks by the last character, S or V. So one sandbox of ours, sb-<22>, has these
+ * names:
  *
  *   V1 sandbox   sb-<22>             task   ta-<22>000S
  *   V2 sandbox   sb-<ULID>           task   ta-<22>000V
  *
- * The ULID is the number that the 22 characters are in base 62, as 26 characters of Crockford's base 32. An id over 128 bits, which
- * id_make does not make, has no ULID and goes by its V1 name.
+ * The ULID is the number that the 22 characters are in base 62, as 26 characters of Crockford's base 32. An id over 128 bits,
+ * which id_make does not make, has no ULID and goes by its V1 name.
  *
  * Called by control, which hands them out, and by the node, which is asked with them. Pure functions.
  */

@@ -1,8 +1,8 @@
 /*
  * apps.c - apps: what sandboxes belong to
  *
- * A named app of the default environment is the app of that name in core; any other (of another environment, or of one run of a client)
- * has a key of its own there, so that equal names do not meet.
+ * A named app of the default environment is the app of that name in core; any other (of another environment, or of one run of a
+ * client) has a key of its own there, so that equal names do not meet.
  */
 #include "api/modal/apps.h"
 

@@ -13,7 +13,8 @@ static int put_entries(struct mcall *c, const char *dict, M(DictEntry) *const *e
     *ret_created = false;
     for (size_t i = 0; i < n; i++) {
         bool is_new;
-        struct blob key = blob_of(entries[i]->has_key, entries[i]->key), value = blob_of(entries[i]->has_value, entries[i]->value);
+        struct blob key = blob_of(entries[i]->has_key, entries[i]->key);
+        struct blob value = blob_of(entries[i]->has_value, entries[i]->value);
         if (store_dict_put(m_store(c), dict, key, value, if_absent, &is_new, e) < 0)
             return -1;
         *ret_created |= is_new;

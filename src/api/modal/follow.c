@@ -271,8 +271,8 @@ void follow_add(struct follow *f, const char *id, enum modal_generation g, unsig
         s->side[i].src = s;
         s->side[i].offset = offset[i];
         if ((streams & (i == 0 ? FOLLOW_STDOUT : FOLLOW_STDERR)) != 0)
-            s->side[i].reader = exec_reader_new(f->c->m->core, id, ENTRY_EXEC_ID, i == 0 ? STREAM_STDOUT : STREAM_STDERR, offset[i],
-                                                true, &ops, &s->side[i]);
+            s->side[i].reader = exec_reader_new(f->c->m->core, id, ENTRY_EXEC_ID, i == 0 ? STREAM_STDOUT : STREAM_STDERR,
+                                                offset[i], true, &ops, &s->side[i]);
     }
 }
 

@@ -98,7 +98,8 @@ void rpc_app_get_logs(struct mcall *c)
             follow_watch(follow_new(c, rq->timeout, false, m_text(rq->last_entry_id)), look_at_app);
         return;
     }
-    if ((task[0] != '\0' ? view_task(c, task, id, &g, &e) : view_id(c, sandbox, id, &g, &e)) < 0 || view_row(c, id, &row, &e) < 0) {
+    if ((task[0] != '\0' ? view_task(c, task, id, &g, &e) : view_id(c, sandbox, id, &g, &e)) < 0
+        || view_row(c, id, &row, &e) < 0) {
         m_fail(c, &e);
         return;
     }

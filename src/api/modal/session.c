@@ -120,8 +120,8 @@ static int check_name(const char *name, struct err *e)
     if (!is_id && name_is_valid(name, strlen(name))
         && ((first >= '0' && first <= '9') || (first >= 'A' && first <= 'Z') || (first >= 'a' && first <= 'z')))
         return 0;
-    return err_set(e, ERR_INVALID, "Invalid environment name '%.80s': it begins with a letter or digit, has at most %d characters of "
-                   "A-Z a-z 0-9 . _ - and does not begin with 'en-'", name, LIMIT_NAME);
+    return err_set(e, ERR_INVALID, "Invalid environment name '%.80s': it begins with a letter or digit, has at most %d "
+                   "characters of A-Z a-z 0-9 . _ - and does not begin with 'en-'", name, LIMIT_NAME);
 }
 
 static int make(struct mcall *c, const char *name, bool is_default, struct environment_row *r, struct err *e)

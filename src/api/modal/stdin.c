@@ -2,8 +2,8 @@
  * stdin.c - SandboxStdinWrite: stdin of an entry point, one numbered piece a call
  *
  * Clients number pieces from 1 and repeat one whose answer was lost. Pieces of a sandbox are written one after the other, each at
- * the offset where the one before ended, so a repeated piece adds nothing. A piece goes on when its client leaves: the client will
- * repeat it. After a restart of control the numbers are not known any more; the next piece is taken to be the next one.
+ * the offset where the one before ended, so a repeated piece adds nothing. A piece goes on when its client leaves: the client
+ * will repeat it. After a restart of control the numbers are not known any more; the next piece is taken to be the next one.
  */
 #include "api/modal/stdin.h"
 
