@@ -30,7 +30,7 @@ struct conf {
     char user_image[64];
     uint32_t pool_size;         /* slots kept ready; default 8 */
     uint32_t max_sandboxes;     /* admission limit of this node */
-    uint64_t trees_bytes;       /* size of the sparse btrfs image */
+    uint64_t trees_bytes;       /* most of the btrfs image, which grows */
     uint32_t id_base_range;     /* first 65536-id range is id_base_range * 65536; default 16384 */
     char cgroup_name[64];       /* directory under each hierarchy; default "quicksand" */
     char log_level[16];         /* error warn info debug */

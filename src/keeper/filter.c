@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <linux/btrfs.h>
+#include <linux/loop.h>
 #include <stddef.h>
 #include <sys/prctl.h>
 
@@ -25,7 +26,7 @@ static const char *const allowed[] = {
     "read", "write", "writev", "pread64", "pwrite64", "openat", "close", "close_range", "lseek",
     "fstat", "newfstatat", "statx", "fstatfs", "statfs", "getdents64", "mkdirat", "unlinkat",
     "renameat", "renameat2", "fchown", "fchownat", "fchmod", "fchmodat", "faccessat", "faccessat2",
-    "fsync", "dup", "dup2", "umask",
+    "fsync", "fallocate", "dup", "dup2", "umask",
     /* mounts of sandboxes, and ours at a clean stop */
     "open_tree", "mount_setattr", "umount2",
     /* monitors and roles: tell whether they live, end them */
@@ -37,10 +38,11 @@ static const char *const allowed[] = {
     "sigaltstack", "sched_yield", "readlink",
 };
 
-/* ioctl is a door to every driver: subvolumes alone. */
+/* ioctl is a door to every driver: subvolumes, and the growth of the file system they are in. */
 static const unsigned long ioctls[] = {
     BTRFS_IOC_SUBVOL_CREATE, BTRFS_IOC_SNAP_CREATE_V2, BTRFS_IOC_SNAP_DESTROY,
-    BTRFS_IOC_QUOTA_CTL,     BTRFS_IOC_QGROUP_LIMIT,
+    BTRFS_IOC_QUOTA_CTL,     BTRFS_IOC_QGROUP_LIMIT,   BTRFS_IOC_RESIZE,
+    BTRFS_IOC_START_SYNC,    LOOP_SET_CAPACITY,
 };
 
 int filter_keeper_load(struct err *e)

@@ -206,6 +206,7 @@ static int run(struct err *e)
         return err_sys(e, -r, "drop capabilities");
     if (filter_keeper_load(e) < 0 || spawner_watch(e) < 0 || request_listen(e) < 0)
         return -1;
+    trees_watch();
     roles_start();
     return 0;
 }

@@ -25,6 +25,7 @@
 #include "keeper/runtime/pool.h"
 #include "keeper/sandbox.h"
 #include "keeper/spawner.h"
+#include "keeper/trees.h"
 #include "keeper/validate.h"
 #include "sys/fd.h"
 
@@ -257,8 +258,8 @@ static int on_stats(const struct chan_msg *m, struct reply_to to, struct err *e)
     s.memory_available = meminfo_bytes(text, "MemAvailable:");
     if (fstatvfs(keeper.trees_fd, &fs) < 0)
         return err_sys(e, errno, "read the size of trees");
-    s.trees_total = (uint64_t)fs.f_blocks * fs.f_frsize;
-    s.trees_free = (uint64_t)fs.f_bavail * fs.f_frsize;
+    s.trees_total = (uint64_t)fs.f_blocks * fs.f_frsize + trees_growable();
+    s.trees_free = (uint64_t)fs.f_bavail * fs.f_frsize + trees_growable();
     size_t len = keeper_stats_encode(&s, out + REPLY_HEAD, sizeof out - REPLY_HEAD);
     request_reply(to, NULL, out + REPLY_HEAD, len, -1);
     return 0;

@@ -21,6 +21,7 @@
 #include "keeper/roles.h"
 #include "keeper/runtime/pool.h"
 #include "keeper/runtime/slot.h"
+#include "keeper/trees.h"
 #include "sys/fd.h"
 #include "sys/process.h"
 #include "sys/rmtree.h"
@@ -188,6 +189,7 @@ int spawner_start(struct err *e)
         fd_close(&pair[0]);
         fd_close(&keeper.keeper_sock);
         /* Nothing of its work is in there, and it would keep the file system busy at a clean stop. */
+        trees_close();
         fd_close(&keeper.trees_fd);
         fd_close(&keeper.sandboxes_fd);
         fd_close(&keeper.deltas_fd);

@@ -3,15 +3,19 @@
  */
 #include "store/db.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "store/migrations.h"
 #include "store/store.h"
+#include "sys/fd.h"
 
 #define MAX_STATEMENTS 256
+#define RESERVE (16LL << 20)    /* room on disk ahead of the file and its log, so that a full disk stops no removal */
 
 struct store {
     sqlite3 *db;
@@ -21,6 +25,8 @@ struct store {
     } cache[MAX_STATEMENTS];
     size_t ncache;
     bool is_durable; /* the open transaction syncs */
+    int file;        /* of the database, opened before SQLite's own and closed after it: closing it drops the locks */
+    off_t reserved;  /* the file has room on disk up to here */
 };
 
 struct sqlite3 *db_handle(struct store *s)
@@ -163,10 +169,33 @@ static int migrate(struct store *s, struct err *e)
     return 0;
 }
 
+/* Where the file system cannot, a full disk is met sooner. */
+static void reserve(struct store *s)
+{
+    struct stat st;
+
+    if (s->file < 0 || fstat(s->file, &st) < 0 || st.st_size + RESERVE / 2 <= s->reserved)
+        return;
+    if (fallocate(s->file, FALLOC_FL_KEEP_SIZE, 0, st.st_size + RESERVE) == 0)
+        s->reserved = st.st_size + RESERVE;
+}
+
+/* The log is used again from its start after each checkpoint, so it needs no more than this. */
+static void reserve_log(const char *path)
+{
+    auto_free char *log = mem_printf("%s-wal", path);
+    auto_close int fd = open(log, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd >= 0)
+        (void)fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, RESERVE);
+}
+
 int store_open(const char *path, struct store **ret, struct err *e)
 {
     struct store *s = mem_zalloc(sizeof *s);
     mode_t before = umask(0077); /* the database holds environments and hashes */
+
+    s->file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     int r = sqlite3_open_v2(path, &s->db,
                             SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
 
@@ -189,6 +218,8 @@ int store_open(const char *path, struct store **ret, struct err *e)
         store_close(s);
         return err_wrap(e, "state database %s", path);
     }
+    reserve(s);
+    reserve_log(path);
     *ret = s;
     return 0;
 }
@@ -200,6 +231,7 @@ void store_close(struct store *s)
     for (size_t i = 0; i < s->ncache; i++)
         (void)sqlite3_finalize(s->cache[i].st);
     (void)sqlite3_close(s->db);
+    fd_close(&s->file);
     free(s);
 }
 
@@ -214,8 +246,10 @@ int store_begin(struct store *s, enum store_durability d, struct err *e)
 
 static void end_durable(struct store *s)
 {
-    if (s->is_durable)
+    if (s->is_durable) {
         (void)exec(s, "PRAGMA synchronous = NORMAL", NULL); /* staying at FULL is only slower */
+        reserve(s);
+    }
     s->is_durable = false;
 }
 

@@ -241,6 +241,8 @@ static void exit_message(const Quicksand__Node__Exec *x, char *out, size_t size)
         (void)snprintf(out, size, "the memory limit was reached");
     else if (x->reason == END_TIMEOUT)
         (void)snprintf(out, size, "it ran longer than %" PRIu64 " ms", x->timeout_ms);
+    else if (x->reason == END_OUTPUT_LIMIT && x->error != 0)
+        (void)snprintf(out, size, "its output could not be kept: %s", strerror(x->error));
     else if (x->reason == END_OUTPUT_LIMIT)
         (void)snprintf(out, size, "it had written more unread output than its limit");
 }
