@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/base64.h"
 #include "init/fs/json.h"
 #include "init/fs/tar_format.h"
 #include "init/user.h"

@@ -4,8 +4,8 @@
 #include "api/rest/text.h"
 
 #include <stdio.h>
-#include <string.h>
 
+#include "base/base64.h"
 #include "base/mem.h"
 
 /* Length of the sequence that starts at p: 1 to 4; 0 if it is invalid; -1 if it is cut off but valid so far. */
@@ -71,69 +71,23 @@ size_t text_utf8_tail(const void *text, size_t n)
     return 0;
 }
 
-static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-char *text_base64(const void *data, size_t n)
+char *text_base64(const void *p, size_t n)
 {
-    const uint8_t *p = data;
-    char *out = mem_alloc((n + 2) / 3 * 4 + 1), *o = out;
+    size_t len = (n + 2) / 3 * 4;
+    char *out = mem_alloc(len + 1);
 
-    for (size_t i = 0; i < n; i += 3) {
-        uint32_t v = (uint32_t)p[i] << 16;
-        if (i + 1 < n)
-            v |= (uint32_t)p[i + 1] << 8;
-        if (i + 2 < n)
-            v |= p[i + 2];
-        *o++ = alphabet[v >> 18];
-        *o++ = alphabet[v >> 12 & 63];
-        *o++ = i + 1 < n ? alphabet[v >> 6 & 63] : '=';
-        *o++ = i + 2 < n ? alphabet[v & 63] : '=';
-    }
-    *o = '\0';
+    base64_encode(p, n, out);
+    out[len] = '\0';
     return out;
-}
-
-static int digit(char c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    if (c == '+')
-        return 62;
-    return c == '/' ? 63 : -1;
 }
 
 uint8_t *text_unbase64(const char *text, size_t n, size_t *ret_len)
 {
-    size_t pad = 0;
-
-    if (n % 4 != 0)
-        return NULL;
-    while (pad < 2 && pad < n && text[n - 1 - pad] == '=')
-        pad++;
     auto_free uint8_t *out = mem_alloc(n / 4 * 3 + 1);
-    size_t len = 0;
-    uint32_t v = 0;
-    for (size_t i = 0; i < n; i++) {
-        int d = i < n - pad ? digit(text[i]) : 0;
-        if (d < 0)
-            return NULL;
-        v = v << 6 | (uint32_t)d;
-        if (i % 4 == 3) {
-            out[len++] = (uint8_t)(v >> 16);
-            out[len++] = (uint8_t)(v >> 8);
-            out[len++] = (uint8_t)v;
-            if (i + 1 == n && (v & ((1u << 8 * pad) - 1)) != 0)
-                return NULL;        /* bits beyond the last byte: not what an encoder makes */
-            v = 0;
-        }
-    }
-    len -= pad;
-    out[len] = '\0';
-    *ret_len = len;
+
+    if (!base64_decode(text, n, out, ret_len))
+        return NULL;
+    out[*ret_len] = '\0';
     return take_ptr(&out);
 }
 

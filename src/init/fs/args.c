@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "init/fs/input.h"
 #include "init/fs/op.h"
 #include "init/fs/signs.h"

@@ -39,11 +39,6 @@ const struct json *json_after(const struct json *v);
 bool json_int(const struct json *v, int64_t *ret);     /* a whole number in range */
 bool json_is(const struct json *v, const char *text);   /* is this string */
 
-/* Strict base64 with padding; false if malformed. Decoding in place is allowed. */
-bool base64_decode(const char *p, size_t n, void *out, size_t *ret_len);
-/* Writes 4 * ((n + 2) / 3) bytes. */
-void base64_encode(const void *p, size_t n, char *out);
-
 /* Length of the valid UTF-8 sequence at p, 0 if there is none. */
 size_t utf8_length(const unsigned char *p, size_t n);
 

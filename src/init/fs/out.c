@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/base64.h"
 #include "init/fs/json.h"
 #include "init/fs/signs.h"
 #include "sys/fd.h"

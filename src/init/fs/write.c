@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/base64.h"
 #include "init/fs/input.h"
 #include "init/fs/op.h"
 #include "init/fs/path.h"

@@ -1,9 +1,7 @@
 /*
  * base64.c - for bytes that JSON cannot carry
  */
-#include <string.h>
-
-#include "init/fs/json.h"
+#include "base/base64.h"
 
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
