@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "api/modal/utf8.h"
-#include "api/rest/exec_reader.h"
+#include "api/shared/exec_reader.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "ipc/monitor_proto.h"

@@ -10,7 +10,7 @@
 #include "api/modal/apps.h"
 #include "api/modal/sandbox_view.h"
 #include "api/modal/utf8.h"
-#include "api/rest/exec_reader.h"
+#include "api/shared/exec_reader.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "ipc/monitor_proto.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "api/modal/sandbox_view.h"
-#include "api/rest/stdin_pump.h"
+#include "api/shared/stdin_pump.h"
 #include "base/mem.h"
 #include "ipc/monitor_proto.h"
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "api/rest/exec_model.h"
-#include "api/rest/exec_reader.h"
+#include "api/shared/exec_reader.h"
 #include "api/rest/node_ask.h"
 #include "base/mem.h"
 

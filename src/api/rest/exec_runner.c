@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "api/rest/exec_model.h"
-#include "api/rest/exec_reader.h"
-#include "api/rest/node_retry.h"
-#include "api/rest/node_stream.h"
+#include "api/shared/exec_reader.h"
+#include "api/shared/node_retry.h"
+#include "api/shared/node_stream.h"
 #include "base/mem.h"
 #include "ipc/record.h"
 

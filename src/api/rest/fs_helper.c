@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/rest/exec_reader.h"
+#include "api/shared/exec_reader.h"
 #include "api/rest/exec_runner.h"
 #include "api/rest/fs_errors.h"
 #include "api/rest/fs_reap.h"
-#include "api/rest/stdin_pump.h"
+#include "api/shared/stdin_pump.h"
 #include "api/rest/text.h"
 #include "base/buf.h"
 #include "base/ids.h"

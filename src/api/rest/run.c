@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "api/rest/exec_model.h"
-#include "api/rest/exec_reader.h"
+#include "api/shared/exec_reader.h"
 #include "api/rest/exec_runner.h"
 #include "api/rest/handlers.h"
-#include "api/rest/stdin_pump.h"
+#include "api/shared/stdin_pump.h"
 #include "api/rest/text.h"
 #include "base/buf.h"
 #include "base/mem.h"

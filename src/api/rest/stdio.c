@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/rest/exec_reader.h"
+#include "api/shared/exec_reader.h"
 #include "api/rest/handlers.h"
 #include "api/rest/node_ask.h"
 #include "base/mem.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "api/rest/exec_follow.h"
-#include "api/rest/exec_reader.h"
+#include "api/shared/exec_reader.h"
 #include "api/rest/handlers.h"
 #include "api/rest/node_ask.h"
 #include "api/rest/text.h"

@@ -5,7 +5,7 @@
 
 #include "api/rest/handlers.h"
 #include "api/rest/node_ask.h"
-#include "api/rest/stdin_pump.h"
+#include "api/shared/stdin_pump.h"
 #include "base/mem.h"
 #include "ipc/monitor_proto.h"
 

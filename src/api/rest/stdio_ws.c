@@ -12,7 +12,7 @@
 #include "api/rest/handlers.h"
 #include "api/rest/node_ask.h"
 #include "api/rest/signals.h"
-#include "api/rest/stdin_pump.h"
+#include "api/shared/stdin_pump.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "ipc/init_proto.h"

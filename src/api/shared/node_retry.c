@@ -1,7 +1,7 @@
 /*
  * node_retry.c - making a streaming call to the node again
  */
-#include "api/rest/node_retry.h"
+#include "api/shared/node_retry.h"
 
 #include "base/clock.h"
 

@@ -1,13 +1,13 @@
 /*
  * stdin_pump.c - stdin in pieces with offsets
  */
-#include "api/rest/stdin_pump.h"
+#include "api/shared/stdin_pump.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "api/rest/node_retry.h"
-#include "api/rest/node_stream.h"
+#include "api/shared/node_retry.h"
+#include "api/shared/node_stream.h"
 #include "base/buf.h"
 #include "base/map.h"
 #include "base/mem.h"

@@ -3,8 +3,8 @@
  *
  * Used by exec_reader.c, exec_runner.c and stdin_pump.c. Unary calls are node_unary() of core.h.
  */
-#ifndef QS_API_REST_NODE_STREAM_H
-#define QS_API_REST_NODE_STREAM_H
+#ifndef QS_API_SHARED_NODE_STREAM_H
+#define QS_API_SHARED_NODE_STREAM_H
 
 #include <protobuf-c/protobuf-c.h>
 

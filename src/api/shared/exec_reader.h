@@ -6,8 +6,8 @@
  * answered for NODE_PATIENCE_MS (node_retry.h). Bytes are credit: the node sends no more than a window ahead of what
  * exec_reader_consumed() returned.
  */
-#ifndef QS_API_REST_EXEC_READER_H
-#define QS_API_REST_EXEC_READER_H
+#ifndef QS_API_SHARED_EXEC_READER_H
+#define QS_API_SHARED_EXEC_READER_H
 
 #include <stdbool.h>
 #include <stddef.h>

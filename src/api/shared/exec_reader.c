@@ -1,13 +1,13 @@
 /*
  * exec_reader.c - following one output stream
  */
-#include "api/rest/exec_reader.h"
+#include "api/shared/exec_reader.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "api/rest/node_retry.h"
-#include "api/rest/node_stream.h"
+#include "api/shared/node_retry.h"
+#include "api/shared/node_stream.h"
 #include "base/mem.h"
 #include "node.pb-c.h"
 

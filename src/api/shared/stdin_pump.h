@@ -8,8 +8,8 @@
  * Without an offset of the client's the pieces are appended: the pump asks where stdin stands, and pumps that append
  * to the same command take turns by the piece, so none overwrites another.
  */
-#ifndef QS_API_REST_STDIN_PUMP_H
-#define QS_API_REST_STDIN_PUMP_H
+#ifndef QS_API_SHARED_STDIN_PUMP_H
+#define QS_API_SHARED_STDIN_PUMP_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /*
  * node_stream.c - beginning and feeding a streaming call
  */
-#include "api/rest/node_stream.h"
+#include "api/shared/node_stream.h"
 
 #include <stdio.h>
 

@@ -4,8 +4,8 @@
  * Unary calls have node_unary(); this is for calls that stream and know where to go on. The clock starts at the first
  * failure after the last progress.
  */
-#ifndef QS_API_REST_NODE_RETRY_H
-#define QS_API_REST_NODE_RETRY_H
+#ifndef QS_API_SHARED_NODE_RETRY_H
+#define QS_API_SHARED_NODE_RETRY_H
 
 #include <stdbool.h>
 #include <stdint.h>
