@@ -21,9 +21,34 @@
 
 /* --- ends ---------------------------------------------------------------------------------------------------------- */
 
-static void audit(const struct mcall *c, int status)
+/* Audit lines have the statuses of HTTP, whoever called. */
+static int http_status(enum grpc_status status)
 {
-    struct audit_row r = {.at_ms = clock_wall_ms(), .status = status, .ms = (int32_t)(clock_boot_ms() - c->begin_ms)};
+    static const int known[] = {
+        [GRPC_OK] = 200,
+        [GRPC_CANCELLED] = 499,
+        [GRPC_INVALID_ARGUMENT] = 400,
+        [GRPC_NOT_FOUND] = 404,
+        [GRPC_ALREADY_EXISTS] = 409,
+        [GRPC_PERMISSION_DENIED] = 403,
+        [GRPC_RESOURCE_EXHAUSTED] = 429,
+        [GRPC_FAILED_PRECONDITION] = 409,
+        [GRPC_OUT_OF_RANGE] = 416,
+        [GRPC_UNIMPLEMENTED] = 501,
+        [GRPC_UNAVAILABLE] = 503,
+        [GRPC_UNAUTHENTICATED] = 401,
+    };
+
+    return (size_t)status < array_len(known) && known[status] != 0 ? known[status] : 500;
+}
+
+static void audit(const struct mcall *c, enum grpc_status status)
+{
+    struct audit_row r = {
+        .at_ms = clock_wall_ms(),
+        .status = http_status(c->grpc != NULL ? status : GRPC_CANCELLED),
+        .ms = (int32_t)(clock_boot_ms() - c->begin_ms),
+    };
 
     (void)snprintf(r.token, sizeof r.token, "%s", c->token.id);
     (void)snprintf(r.method, sizeof r.method, "gRPC");
@@ -45,7 +70,6 @@ void m_send(struct mcall *c, const ProtobufCMessage *message)
     size_t n = protobuf_c_message_get_packed_size(message);
     auto_free uint8_t *p = mem_alloc(n);
 
-    c->is_streaming = true;
     if (c->grpc == NULL)
         return;
     (void)protobuf_c_message_pack(message, p);
@@ -116,7 +140,7 @@ void m_fail(struct mcall *c, const struct err *e)
 {
     enum grpc_status status = (enum grpc_status)err_row(e->code)->grpc_status;
 
-    audit(c, (int)status);
+    audit(c, status);
     if (c->grpc != NULL) {
         if (e->code == ERR_CAPACITY)
             add_retry_policy(c, status, e->message);
@@ -133,7 +157,7 @@ void m_refuse(struct mcall *c, enum grpc_status status, const char *fmt, ...)
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    audit(c, (int)status);
+    audit(c, status);
     if (c->grpc != NULL)
         grpc_finish(c->grpc, status, text);
     call_free(c);
@@ -209,7 +233,6 @@ static void on_message(struct grpc_call *g, const void *p, size_t n, void *ctx)
 
     if (c->request == NULL) {
         c->request = protobuf_c_message_unpack(c->rpc->request, NULL, n, p);
-        c->request_len = n;
         sha256_init(&h);
         sha256_add(&h, c->rpc->name, strlen(c->rpc->name) + 1);
         sha256_add(&h, p, n);

@@ -40,7 +40,7 @@ struct modal {
     struct vault *vault;
     char router_host[128];
     int router_port;
-    struct map waiting;                 /* queue id -> struct qwait: gets that wait for a put */
+    struct map waiting;                 /* queue id -> struct queue_waiters: gets that wait for a put */
     struct map stdins;                  /* sandbox id -> struct stdin_state */
     struct loop_timer *sweep;
 };
@@ -50,7 +50,6 @@ struct mcall {
     const struct rpc *rpc;
     struct grpc_call *grpc;             /* NULL once the client has gone */
     ProtobufCMessage *request;          /* owned; NULL until it has come */
-    size_t request_len;
     uint8_t hash[IDEM_HASH_SIZE];       /* of name and request */
     struct token token;                 /* who calls */
     void *user;                         /* the handler's state */
@@ -59,7 +58,6 @@ struct mcall {
     int nwarnings;
     int64_t begin_ms;
     char target[LIMIT_ID];              /* for the audit line */
-    bool is_streaming;                  /* messages have been sent */
 };
 
 /* ObjectCreationType of the protocol. */
