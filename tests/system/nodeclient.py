@@ -22,16 +22,16 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SERVICE = "quicksand.node.Node"
 
 
-def load_service():
+def load_service(proto, name):
+    """The descriptors of a service; its methods name their types."""
     with tempfile.NamedTemporaryFile() as out:
-        subprocess.run(
-            ["protoc-c", f"--descriptor_set_out={out.name}", f"--proto_path={ROOT / 'proto'}", "node.proto"],
-            check=True)
+        subprocess.run(["protoc-c", f"--descriptor_set_out={out.name}", "--include_imports",
+                        f"--proto_path={ROOT / 'proto'}", proto], check=True)
         files = descriptor_pb2.FileDescriptorSet.FromString(pathlib.Path(out.name).read_bytes())
     pool = descriptor_pool.DescriptorPool()
     for f in files.file:
         pool.Add(f)
-    return pool.FindServiceByName(SERVICE)
+    return pool.FindServiceByName(name)
 
 
 class NodeError(Exception):
@@ -67,7 +67,7 @@ class NodeClient:
                      ("grpc.max_reconnect_backoff_ms", 200)])
         self.types = {}
         self.request_types = {}
-        for m in load_service().methods:
+        for m in load_service("node.proto", SERVICE).methods:
             self.add(m, *(self.type_of(t) for t in (m.input_type, m.output_type)))
 
     def type_of(self, descriptor):

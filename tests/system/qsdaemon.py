@@ -58,6 +58,17 @@ def free_port():
         return s.getsockname()[1]
 
 
+def error(r, status, code, param=None):
+    """The error that an answer must be."""
+    assert r.status_code == status, r.text
+    assert r.headers["content-type"] == "application/problem+json"
+    e = r.json()["error"]
+    assert e["code"] == code, e
+    if param is not None:
+        assert e["param"] == param, e
+    return e
+
+
 class Sandbox(dict):
     @property
     def id(self):

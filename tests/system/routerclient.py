@@ -12,39 +12,26 @@ import base64
 import functools
 import hashlib
 import json
-import pathlib
 import subprocess
 import tempfile
 import time
 import uuid
 
 import grpc
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import message_factory
 
 import nodeclient
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 SERVICE = "modal.task_command_router.TaskCommandRouter"
 KID = "test-key"
 
 
 @functools.lru_cache(maxsize=None)
 def load_methods():
-    with tempfile.NamedTemporaryFile() as out:
-        subprocess.run(["protoc-c", f"--descriptor_set_out={out.name}", "--include_imports",
-                        f"--proto_path={ROOT / 'proto'}", "modal/task_command_router.proto"], check=True)
-        files = descriptor_pb2.FileDescriptorSet.FromString(pathlib.Path(out.name).read_bytes())
-    pool = descriptor_pool.DescriptorPool()
-    factory = message_factory.MessageFactory(pool)
-    methods = {}
-    for f in files.file:
-        pool.Add(f)
-        for s in f.service:
-            for m in s.method:
-                kinds = (m.client_streaming, m.server_streaming)
-                methods[m.name] = (*kinds, *(factory.GetPrototype(pool.FindMessageTypeByName(t[1:]))
-                                             for t in (m.input_type, m.output_type)))
-    return methods
+    factory = message_factory.MessageFactory()
+    return {m.name: (m.client_streaming, m.server_streaming, factory.GetPrototype(m.input_type),
+                     factory.GetPrototype(m.output_type))
+            for m in nodeclient.load_service("modal/task_command_router.proto", SERVICE).methods}
 
 
 # --- tokens

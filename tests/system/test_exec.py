@@ -12,6 +12,8 @@ import time
 import httpx
 import pytest
 
+from qsdaemon import error
+
 
 def url(sb, exec_id=None, what=""):
     return f"/v1/sandboxes/{sb.id}/execs" + (f"/{exec_id}{what}" if exec_id else "")
@@ -31,16 +33,6 @@ def wait(api, sb, exec_id, seconds=30):
 
 def read(api, sb, exec_id, stream="stdout", **query):
     return api.get(url(sb, exec_id, "/" + stream), params=query, timeout=60)
-
-
-def error(r, status, code, param=None):
-    assert r.status_code == status, r.text
-    assert r.headers["content-type"] == "application/problem+json"
-    e = r.json()["error"]
-    assert e["code"] == code, e
-    if param is not None:
-        assert e["param"] == param, e
-    return e
 
 
 @pytest.fixture(scope="module")

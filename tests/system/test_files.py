@@ -13,6 +13,8 @@ import time
 import httpx
 import pytest
 
+from qsdaemon import error
+
 
 def url(sb, what=""):
     return f"/v1/sandboxes/{sb.id}/files{what}"
@@ -24,15 +26,6 @@ def get(api, sb, path, what="", **query):
 
 def put(api, sb, path, data, **query):
     return api.put(url(sb), params={"path": path, **query}, content=data, timeout=60)
-
-
-def error(r, status, code, param=None):
-    assert r.status_code == status, r.text
-    e = r.json()["error"]
-    assert e["code"] == code, e
-    if param is not None:
-        assert e["param"] == param, e
-    return e
 
 
 @pytest.fixture(scope="module")

@@ -5,14 +5,8 @@ import time
 
 import pytest
 
+from qsdaemon import error
 from test_reports_stdio import follow, output, start, wait
-
-
-def error(r, status, code):
-    assert r.status_code == status, r.text
-    body = r.json()["error"]
-    assert body["code"] == code, body
-    return body
 
 
 def launch(api, sb, command, **fields):
