@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 import routerclient
-from nodeclient import NodeClient
+from nodeclient import NodeClient, NodeSandbox
 from routerclient import Router, RouterError, own_key, task_of, teach
 
 HELPER = "/__modal/.bin/modal-sandbox-fs-tools"
@@ -400,7 +400,6 @@ def test_five_hundred_at_once(taught, sb, r):
 def test_entry_point(taught, api):
     node = NodeClient(taught.run_dir)
     layers = [p.name for p in (taught.data_dir / "layers").iterdir() if len(p.name) == 64]
-    from nodeclient import NodeSandbox
     with NodeSandbox(node, layers[:1], entry={"argv": [b"cat"]}, entry_stdin=True) as sb:
         r = Router(taught, sb.id)
         r.SandboxStdinWriteV2(offset=0, data=b"one\n")
@@ -429,10 +428,36 @@ def test_entry_point(taught, api):
     node.close()
 
 
+def test_what_is_dropped_is_never_read_as_zeros(taught):
+    """A log that drops its beginning under a slow reader: every line that comes is the one that belongs to its offset."""
+    node = NodeClient(taught.run_dir)
+    layers = [p.name for p in (taught.data_dir / "layers").iterdir() if len(p.name) == 64][:1]
+    entry = {"argv": [b"python3", b"-c", b"import sys\nfor i in range(4000000): sys.stdout.write('%015d\\n' % i)"]}
+    with NodeSandbox(node, layers, entry=entry, log_bytes=3000000) as sb:
+        r = Router(taught, sb.id)
+        at, jumps, held = 0, 0, b""
+        for n, m in enumerate(r.SandboxStdioReadV2(timeout=200)):
+            if m.starting_offset != at:
+                assert m.starting_offset > at
+                at, jumps, held = m.starting_offset, jumps + 1, b""
+            held += m.data
+            at += len(m.data)
+            start = at - len(held)
+            skip = -start % 16
+            lines = held[skip:]
+            lines = lines[:len(lines) // 16 * 16]
+            first = (start + skip) // 16
+            assert lines == b"".join(b"%015d\n" % (first + i) for i in range(len(lines) // 16))
+            held = held[skip + len(lines):]
+            if n % 8 == 0:
+                time.sleep(0.1)
+        assert at == 64000000 and jumps > 0
+    node.close()
+
+
 # --- readiness
 
 def test_readiness(taught):
-    from nodeclient import NodeSandbox
     node = NodeClient(taught.run_dir)
     layers = [p.name for p in (taught.data_dir / "layers").iterdir() if len(p.name) == 64][:1]
     with NodeSandbox(node, layers) as sb:
