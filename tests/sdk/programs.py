@@ -9,7 +9,6 @@ Used by test_sdk.py.
 """
 
 import dataclasses
-import functools
 import json
 import os
 import pathlib
@@ -57,7 +56,9 @@ GO_CASE = re.compile(r"^func Test(Long)?(\w+)\(t \*testing\.T\) \{(?: // only (\
 def wanted(options, client, generation):
     version = re.search(r'only: "([\d.]+)"', options or "")
     which = re.search(r'generation: "(v\d)"', options or "")
-    return (not version or client.endswith(version[1])) and (not which or which[1] == generation)
+    without = re.search(r'not: "([^"]+)"', options or "")
+    return ((not version or client.endswith(version[1])) and (not which or which[1] == generation)
+            and (not without or f"js-{without[1]}" != f"{client}-{generation}"))
 
 
 def js_cases():
@@ -190,6 +191,4 @@ def start(program, directory, daemon, home, names):
         return Run([directory / "bin/python3", HERE / "python/runner.py", program.path], env, home, names)
     pattern = "^(" + "|".join(names) + ")$"
     binary = [directory / "sdktests", "-test.v=test2json", "-test.run", pattern, "-test.parallel", "4", "-test.timeout", "20m"]
-    env["PATH"] += ":/usr/local/go/bin"
-    env["HOME"] = str(home)
-    return Run(["go", "tool", "test2json", *binary], env, home, names, functools.partial(go_line))
+    return Run([directory / "test2json", *binary], env, home, names, go_line)

@@ -2,7 +2,7 @@
  * harness.mjs - what every JavaScript case file uses: the client, a sandbox in either generation, and test()
  *
  * Run as `node js/NAME.mjs` by tests/sdk/programs.py, which finds the cases by reading the files: each is one line that starts with
- * test("NAME", or long("NAME", and may have { only: "0.11.1" } or { generation: "v2" } before the function.
+ * test("NAME", or long("NAME", and may have { only: "0.11.1" }, { generation: "v2" } or { not: "0.9.0-v2" } before the function.
  * Prints one JSON line a finished case: {"name", "ok", "error", "ms"}. QS_CASES names the chosen ones, one a line.
  */
 import assert from "node:assert/strict";
@@ -48,8 +48,13 @@ export async function withSandbox(params, fn, options) {
     try {
         return await fn(sb);
     } finally {
-        await sb.terminate();
+        await end(sb);
     }
+}
+
+/* Older versions detach in terminate(), so that a second one is an error of the client. */
+export async function end(sb) {
+    await sb.terminate().catch((e) => assert.ok(e instanceof modal.ClientClosedError, e));
 }
 
 /* One sandbox for all cases of a file that do not change it. */

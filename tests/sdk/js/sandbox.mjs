@@ -1,5 +1,5 @@
 /* sandbox.mjs - the life of a sandbox: create with its options, poll, wait, terminate, timeouts, find it again. */
-import { app, appName, assert, client, create, fromName, generation, isV2, list, long, main, modal, rejects, run, sandbox, sleep,
+import { assert, client, create, end, fromName, isV2, list, long, main, modal, rejects, run, sandbox, sleep,
          test, unique, withSandbox } from "./harness.mjs";
 
 test("create, run a command, terminate", async () => {
@@ -49,7 +49,7 @@ test("terminate twice is fine", async () => {
     assert.equal(await sb.terminate({ wait: true }), 137);
     const again = await client.sandboxes.fromId(id);
     await again.terminate();
-    assert.equal(await again.poll(), 137);
+    assert.equal(await (await client.sandboxes.fromId(id)).poll(), 137);
 });
 
 test("the lifetime ends it with 124", async () => {
@@ -239,7 +239,7 @@ test("a name is given later, once", { only: "0.11.1", generation: "v2" }, async 
     });
 });
 
-test("tags are set at creation, replaced and cleared", async () => {
+test("tags are set at creation, replaced and cleared", { not: "0.9.0-v2" }, async () => {
     await withSandbox({ tags: { a: "1", b: "2" } }, async (sb) => {
         assert.deepEqual(await sb.getTags(), { a: "1", b: "2" });
         await sb.setTags({ c: "3" });
@@ -257,7 +257,7 @@ async function ids(params) {
     return found;
 }
 
-test("list finds by app and by all tags", async () => {
+test("list finds by app and by all tags", { not: "0.9.0-v2" }, async () => {
     const inApp = await client.apps.fromName(unique("app"), { createIfMissing: true });
     const tag = unique("tag");
     const made = [];
@@ -270,7 +270,7 @@ test("list finds by app and by all tags", async () => {
     assert.deepEqual(await ids({ appId: inApp.appId, tags: { run: tag, extra: "z" } }), []);
     await made[0].terminate({ wait: true });
     assert.deepEqual(new Set(await ids({ appId: inApp.appId })), new Set(all.slice(1)));
-    await Promise.all(made.map((sb) => sb.terminate()));
+    await Promise.all(made.map(end));
 });
 
 test("list neither loses nor repeats when many were made at once", { alone: true }, async () => {
@@ -279,7 +279,7 @@ test("list neither loses nor repeats when many were made at once", { alone: true
     const found = await ids({ appId: inApp.appId });
     assert.equal(found.length, 24);
     assert.deepEqual(new Set(found), new Set(made.map((sb) => sb.sandboxId)));
-    await Promise.all(made.map((sb) => sb.terminate()));
+    await Promise.all(made.map(end));
 });
 
 test("two sandboxes do not see each other", async () => {

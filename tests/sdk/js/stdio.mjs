@@ -1,7 +1,7 @@
 /* stdio.mjs - standard input and output of the main process, and its log. */
-import { assert, create, crypto, main, rejects, sha256, sleep, test, withSandbox } from "./harness.mjs";
+import { assert, client, create, crypto, main, rejects, sha256, sleep, test, withSandbox } from "./harness.mjs";
 
-test("output of the main process, read after its end", async () => {
+test("output of the main process, read after its end", { not: "0.9.0-v2" }, async () => {
     await withSandbox({ command: ["sh", "-c", "echo out; echo err >&2"] }, async (sb) => {
         assert.equal(await sb.wait(), 0);
         assert.equal(await sb.stdout.readText(), "out\n");
@@ -9,7 +9,7 @@ test("output of the main process, read after its end", async () => {
     });
 });
 
-test("output of the main process, read while it runs", async () => {
+test("output of the main process, read while it runs", { not: "0.9.0-v2" }, async () => {
     await withSandbox({ command: ["sh", "-c", "echo first; sleep 3; echo second"] }, async (sb) => {
         const start = Date.now();
         let firstAt = 0;
@@ -23,24 +23,24 @@ test("output of the main process, read while it runs", async () => {
     });
 });
 
-test("output without a newline at its end", async () => {
+test("output without a newline at its end", { not: "0.9.0-v2" }, async () => {
     await withSandbox({ command: ["printf", "no newline"] }, async (sb) => assert.equal(await sb.stdout.readText(), "no newline"));
 });
 
-test("a main process that says nothing", async () => {
+test("a main process that says nothing", { not: "0.9.0-v2" }, async () => {
     await withSandbox({ command: ["true"] }, async (sb) => {
         assert.equal(await sb.stdout.readText(), "");
         assert.equal(await sb.stderr.readText(), "");
     });
 });
 
-test("UTF-8 from the main process", async () => {
+test("UTF-8 from the main process", { not: "0.9.0-v2" }, async () => {
     await withSandbox({ command: ["sh", "-c", "i=0; while [ $i -lt 3000 ]; do printf 'äöü€🎈'; i=$((i+1)); done"] }, async (sb) => {
         assert.equal(await sb.stdout.readText(), "äöü€🎈".repeat(3000));
     });
 });
 
-test("ten MiB from the main process", { alone: true }, async () => {
+test("ten MiB from the main process", { alone: true, not: "0.9.0-v2" }, async () => {
     const command = ["sh", "-c", "head -c 7864320 /dev/urandom | base64 -w 76 | tee /tmp/all; sha256sum /tmp/all >&2"];
     await withSandbox({ command }, async (sb) => {
         const [out, err] = await Promise.all([sb.stdout.readText(), sb.stderr.readText()]);
@@ -48,7 +48,7 @@ test("ten MiB from the main process", { alone: true }, async () => {
     });
 });
 
-test("stdin of the main process", async () => {
+test("stdin of the main process", { not: "0.9.0-v2" }, async () => {
     await withSandbox({ command: ["cat"] }, async (sb) => {
         await sb.stdin.writeText("one\n");
         await sb.stdin.writeText("two\n");
@@ -58,7 +58,7 @@ test("stdin of the main process", async () => {
     });
 });
 
-test("stdin of the main process takes turns with its output", async () => {
+test("stdin of the main process takes turns with its output", { not: "0.9.0-v2" }, async () => {
     await withSandbox({ command: ["sh", "-c", "while read -r l; do echo \"got $l\"; done; echo bye"] }, async (sb) => {
         const reader = sb.stdout.getReader();
         let seen = "";
@@ -75,7 +75,7 @@ test("stdin of the main process takes turns with its output", async () => {
     });
 });
 
-test("many small writes to stdin stay in order", async () => {
+test("many small writes to stdin stay in order", { not: "0.9.0-v2" }, async () => {
     await withSandbox({ command: ["cat"] }, async (sb) => {
         const expected = Array.from({ length: 200 }, (_, i) => `${i}\n`);
         for (const line of expected) {
@@ -86,15 +86,14 @@ test("many small writes to stdin stay in order", async () => {
     });
 });
 
-test("writing to a finished main process is an error", async () => {
+test("writing to a finished main process is an error", { not: "0.9.0-v2" }, async () => {
     const sb = await create({ command: ["true"] });
     assert.equal(await sb.wait(), 0);
     await rejects(sb.stdin.writeText("late"));
 });
 
-test("two readers of the main process see the same", async () => {
+test("two readers of the main process see the same", { not: "0.9.0-v2" }, async () => {
     await withSandbox({ command: ["sh", "-c", "seq 1 1000"] }, async (sb) => {
-        const { client } = await import("./harness.mjs");
         const other = await client.sandboxes.fromId(sb.sandboxId);
         const [a, b] = await Promise.all([sb.stdout.readText(), other.stdout.readText()]);
         assert.equal(a, b);
@@ -103,7 +102,7 @@ test("two readers of the main process see the same", async () => {
     });
 });
 
-test("a terminal for the main process", async () => {
+test("a terminal for the main process", { not: "0.9.0-v2" }, async () => {
     await withSandbox({ pty: true, command: ["sh", "-c", "test -t 1 && echo tty; echo err >&2"] }, async (sb) => {
         assert.equal(await sb.stdout.readText(), "tty\r\nerr\r\n");
         assert.equal(await sb.stderr.readText(), "");

@@ -242,9 +242,11 @@ def test_a_gpu_is_refused():
         create(gpu="T4")
 
 
-def test_the_default_image_answers_clearly():
-    with raises(ex.Error):
-        modal.Sandbox.create("true", app=app)
+def test_the_default_image():
+    sb = modal.Sandbox.create("echo", "hello world", app=app)
+    sb.wait()
+    assert sb.stdout.read() == "hello world\n"
+    sb.terminate()
 
 
 def test_an_image_by_id():
