@@ -50,7 +50,7 @@ static void sample_control(void)
         samples_add(&control_u, t);
 }
 
-/* --- reporting ----------------------------------------------------------------------------------------------------- */
+/* --- reporting ---------------------------------------------------------------------------------------------------- */
 
 struct row {
     const char *name;
@@ -112,7 +112,7 @@ static void row_end(struct row *r)
     (void)fflush(stdout);
 }
 
-/* --- our side ------------------------------------------------------------------------------------------------------ */
+/* --- our side ----------------------------------------------------------------------------------------------------- */
 
 static int sandbox_create(struct client *c, char id[ID_SIZE])
 {
@@ -163,7 +163,7 @@ static int sandbox_delete(struct client *c, const char *id)
     return rc;
 }
 
-/* --- exec: a command in a live sandbox --------------------------------------------------------------------------------- */
+/* --- exec: a command in a live sandbox ---------------------------------------------------------------------------- */
 
 static void bench_exec(struct client *c)
 {
@@ -216,7 +216,7 @@ static void bench_exec(struct client *c)
     samples_done(&floor);
 }
 
-/* --- tti-warm: create, first output, destroy ----------------------------------------------------------------------------- */
+/* --- tti-warm: create, first output, destroy ---------------------------------------------------------------------- */
 
 static void bench_life(struct client *c)
 {
@@ -264,7 +264,7 @@ static void bench_life(struct client *c)
     samples_done(&bwrap);
 }
 
-/* --- tti-burst: many creates at one instant -------------------------------------------------------------------------------- */
+/* --- tti-burst: many creates at one instant ----------------------------------------------------------------------- */
 
 struct burst {
     pthread_barrier_t *start;
@@ -337,7 +337,7 @@ static void bench_burst(struct client *c, size_t n)
     free(threads);
 }
 
-/* --- density: many idle sandboxes, each proven alive ------------------------------------------------------------------------- */
+/* --- density: many idle sandboxes, each proven alive -------------------------------------------------------------- */
 
 static double memory_available_kib(void)
 {
@@ -395,7 +395,7 @@ static void bench_density(struct client *c)
     free(ids);
 }
 
-/* --------------------------------------------------------------------------------------------------------------------------------- */
+/* ------------------------------------------------------------------------------------------------------------------ */
 
 static bool wanted(int argc, char **argv, const char *name)
 {

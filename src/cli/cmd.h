@@ -106,7 +106,6 @@ static inline void command_args_done(struct command_args *c)
 /* The body of a create or an exec, to be added to; NULL with an error. The caller owns it. */
 json_t *sandbox_body(const struct sandbox_args *s, struct err *e);
 json_t *command_body(const struct command_args *c, int argc, char **argv, struct err *e);
-int env_body(const struct arg_list *list, json_t *body, struct err *e);
 
 /* Starts the command in the sandbox, attaches, waits; the exit code for the shell (exec.c). */
 int exec_attached(struct client *cl, const char *sandbox, const struct command_args *c, int argc, char **argv);

@@ -97,7 +97,7 @@ static int put_pairs(json_t *body, const char *key, const char *option, const st
     return 0;
 }
 
-int env_body(const struct arg_list *list, json_t *body, struct err *e)
+static int env_body(const struct arg_list *list, json_t *body, struct err *e)
 {
     return list->n > 0 ? put_pairs(body, "env", "--env", list, true, e) : 0;
 }

@@ -31,7 +31,7 @@ struct image_import {
     char suspect[128]; /* layer that was being removed when the import began, "" = none */
 };
 
-int image_name_check(const char *name, const char *param, struct err *e)
+static int image_name_check(const char *name, const char *param, struct err *e)
 {
     if (spec_check_name(name, param, e) < 0)
         return -1;

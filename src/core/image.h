@@ -44,6 +44,5 @@ int image_set_name(struct core *c, const char *name, const char *id_or_name, str
 /* ERR_CONFLICT while a live sandbox uses it. The rows are gone when it returns, the layers soon
  * after. */
 int image_remove(struct core *c, const char *id_or_name, struct err *e);
-int image_name_check(const char *name, const char *param, struct err *e);
 
 #endif

@@ -10,7 +10,8 @@
 #define HOSTNAME_MAX 63
 #define MIB (1024ULL * 1024)
 
-bool validate_is_layer(const char *text)
+/* Exactly 64 lower-case hexadecimal digits. */
+static bool is_layer(const char *text)
 {
     return strspn(text, "0123456789abcdef") == LAYER_DIGITS && text[LAYER_DIGITS] == '\0';
 }
@@ -77,7 +78,7 @@ static int check_layers(const struct keeper_create *m, struct err *e)
     if (check_range("nlayers", m->nlayers, 1, LIMIT_LAYERS, e) < 0)
         return -1;
     for (uint32_t i = 0; i < m->nlayers; i++) {
-        if (!validate_is_layer(m->layers[i]))
+        if (!is_layer(m->layers[i]))
             return err_param(e, ERR_INVALID, "layers",
                              "layer %" PRIu32 " is not 64 lower-case hex digits", i);
         /* overlay refuses the same directory twice, and says only "too many links" */
@@ -133,7 +134,7 @@ int validate_limits(const struct keeper_limits *m, struct err *e)
 
 int validate_layer(const struct keeper_layer *m, struct err *e)
 {
-    if (!validate_is_layer(m->layer))
+    if (!is_layer(m->layer))
         return err_param(e, ERR_INVALID, "layer", "layer is not 64 lower-case hex digits");
     return 0;
 }

@@ -22,7 +22,6 @@ int validate_destroy(const struct keeper_destroy *m, struct err *e);
 int validate_limits(const struct keeper_limits *m, struct err *e);
 int validate_layer(const struct keeper_layer *m, struct err *e);
 
-bool validate_is_layer(const char *text);    /* exactly 64 lower-case hex digits */
 bool validate_is_hostname(const char *text); /* RFC 1123, at most 63 bytes */
 
 #endif

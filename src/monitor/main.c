@@ -12,7 +12,6 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -159,23 +158,13 @@ static void turn(void)
         work();
 }
 
-static void raise_descriptor_limit(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-        return;
-    limit.rlim_cur = limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit);     /* with less, execs are refused sooner */
-}
-
 int main(void)
 {
     (void)prctl(PR_SET_DUMPABLE, 0);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGHUP, SIG_IGN);
     (void)signal(SIGINT, SIG_IGN);
-    raise_descriptor_limit();
+    (void)fd_raise_limit();     /* with less, execs are refused sooner */
     mon.now_ms = clock_boot_ms();
     peers_init();
     mon.epoll = epoll_create1(EPOLL_CLOEXEC);
