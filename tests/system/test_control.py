@@ -36,11 +36,16 @@ def test_one_port_speaks_every_protocol(daemon, options, scheme, version):
     assert json.loads(body)["scopes"] == ["*"]
 
 
-def test_grpc_calls_are_told_that_they_are_not_implemented(daemon):
+@pytest.mark.parametrize("path,status", [
+    ("modal.client.ModalClient/SandboxCreate", 16),         # no token
+    ("modal.client.ModalClient/NoSuchCall", 12),
+    ("no.such.Service/Call", 12),
+    ("quicksand.node.Node/List", 12),                       # the node's own service is not served to clients
+])
+def test_grpc_calls_that_cannot_be_served_are_told_why(daemon, path, status):
     head = curl("--http2-prior-knowledge", "-D", "-", "-o", "/dev/null", "-X", "POST", "--data-binary", "",
-                "-H", "content-type: application/grpc", "-H", "te: trailers",
-                f"http://127.0.0.1:{daemon.port}/modal.client.ModalClient/SandboxCreate")
-    assert b"grpc-status: 12" in head.lower()
+                "-H", "content-type: application/grpc", "-H", "te: trailers", f"http://127.0.0.1:{daemon.port}/{path}")
+    assert f"grpc-status: {status}\r".encode() in head.lower()
 
 
 def test_paths_and_methods_that_are_not_there(api):
