@@ -113,9 +113,9 @@ static void test_tokens(void **state)
     assert_int_equal(check(r, "{\"task_id\":\"" TASK "\",\"exp\":99999999999,\"nbf\":99999999998}"),
                      ERR_UNAUTHENTICATED);
     assert_int_equal(check(r, "{\"task_id\":7,\"exp\":99999999999}"), ERR_UNAUTHENTICATED);
-    for (const char *const *h = (const char *const[]){"", "Bearer", "Bearer ", "Basic abc", "Bearer a.b.c", NULL}; *h != NULL; h++)
-        assert_int_equal(router_keys_check(r->keys, *h, sandbox, &e), -1);
-    assert_int_equal(router_keys_check(r->keys, NULL, sandbox, &e), -1);
+    static const char *const others[] = {"", "Bearer", "Bearer ", "Basic abc", "Bearer a.b.c", NULL};
+    for (size_t i = 0; i < array_len(others); i++)
+        assert_int_equal(router_keys_check(r->keys, others[i], sandbox, &e), -1);
 }
 
 static void test_keys(void **state)
