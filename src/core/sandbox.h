@@ -55,6 +55,7 @@ struct sandbox_spec {
     bool stdin_open;
     bool tty;
     uint32_t rows, cols;
+    uint32_t log_mb;                /* kept output of the entry point; 0 = LIMIT_LOG_BYTES */
     const json_t *probe;            /* {"tcp_port": n} or {"argv": [...]}, with "interval_ms"; NULL = none */
     const json_t *dialect;          /* what the dialect wants to find again in the row's spec; NULL = nothing */
 };

@@ -178,6 +178,7 @@ char *spec_text(const struct sandbox_spec *s, const struct image_row *image, str
     (void)json_object_set_new(o, "tty", json_boolean(s->tty));
     (void)json_object_set_new(o, "rows", json_integer(s->rows));
     (void)json_object_set_new(o, "cols", json_integer(s->cols));
+    (void)json_object_set_new(o, "log_mb", json_integer(s->log_mb));
     if (s->probe != NULL)
         (void)json_object_set(o, "probe", (json_t *)(uintptr_t)s->probe);
     if (s->dialect != NULL)
@@ -285,7 +286,7 @@ static void fill_limits(const struct sandbox_row *row, const json_t *spec,
     rq->deadline_ms = row->expires_ms;
     rq->idle_ms = row->idle_ms;
     rq->grace_ms = row->grace_ms;
-    rq->log_bytes = LIMIT_LOG_BYTES;
+    rq->log_bytes = number(spec, "log_mb") != 0 ? (uint64_t)number(spec, "log_mb") << 20 : LIMIT_LOG_BYTES;
 }
 
 /* A label of the domain name system out of a name, which may have other characters and other

@@ -92,10 +92,9 @@ static void send_batch(struct follow *f, const struct side *s, const struct buf 
     if (text != NULL && text->len > 0) {
         int64_t now_ms = clock_wall_ms();
         modal__client__task_logs__init(&item);
-        item.has_data = item.has_timestamp = item.has_file_descriptor = item.has_timestamp_ns = true;
+        item.has_data = item.has_timestamp = item.has_file_descriptor = true;
         item.data = (ProtobufCBinaryData){text->len, (uint8_t *)text->data};
-        item.timestamp = (double)now_ms / 1e3;
-        item.timestamp_ns = (uint64_t)now_ms * 1000000;
+        item.timestamp = (double)now_ms / 1e3;     /* and no timestamp_ns: a client chokes on integers over 53 bits */
         item.file_descriptor = s == &s->src->side[0] ? MODAL__CLIENT__FILE_DESCRIPTOR__FILE_DESCRIPTOR_STDOUT
                                                      : MODAL__CLIENT__FILE_DESCRIPTOR__FILE_DESCRIPTOR_STDERR;
         m.items = items;
@@ -144,8 +143,13 @@ static void end_if_over(struct follow *f, const struct side *last)
 static void on_data(void *ctx, uint64_t offset, const void *p, size_t n)
 {
     struct side *s = ctx;
+    uint64_t expected = s->offset + s->nrest;
     auto_buf raw, text;
 
+    if (offset > expected) {            /* a reader that is too slow or too late must be told */
+        m_warn(s->src->f->c, "%" PRIu64 " bytes of output of %s are not kept any more", offset - expected, s->src->sandbox);
+        s->nrest = 0;
+    }
     buf_init(&raw, TEXT_MAX);
     buf_init(&text, 4 * TEXT_MAX);
     (void)buf_add(&raw, s->rest, s->nrest);

@@ -71,10 +71,9 @@ static void reply_entries(struct history *h)
     for (size_t i = 0; i < count; i++) {
         const struct entry *en = &h->entries[first + i];
         modal__client__task_logs__init(&items[i]);
-        items[i].has_data = items[i].has_timestamp = items[i].has_file_descriptor = items[i].has_timestamp_ns = true;
+        items[i].has_data = items[i].has_timestamp = items[i].has_file_descriptor = true;
         items[i].data = (ProtobufCBinaryData){en->n, (uint8_t *)en->text};
         items[i].timestamp = (double)en->at_ms / 1e3;
-        items[i].timestamp_ns = (uint64_t)en->at_ms * 1000000;
         items[i].file_descriptor = (Modal__Client__FileDescriptor)en->fd;
         list[i] = &items[i];
         if (i == 0 || en->sandbox != h->entries[first + i - 1].sandbox) {

@@ -13,6 +13,7 @@
 #define TIMEOUT_DEFAULT_S 300
 #define GRACE_MS 2000               /* between SIGTERM and SIGKILL when a sandbox is terminated */
 #define PROBE_INTERVAL_MS 100
+#define LOG_MB 256                  /* clients expect all output to be kept, and read it late */
 
 static int refuse(struct err *e, const char *option, const char *why)
 {
@@ -297,6 +298,7 @@ static int read_times(const M(Sandbox) *d, struct sandbox_spec *s, struct err *e
     s->timeout_ms = timeout_s * 1000LL;
     s->idle_ms = d->has_idle_timeout_secs ? d->idle_timeout_secs * 1000ULL : 0;
     s->grace_ms = GRACE_MS;
+    s->log_mb = LOG_MB;
     s->retain_ms = LIMIT_RETAIN_DEFAULT * 1000ULL;
     return 0;
 }
