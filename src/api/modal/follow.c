@@ -252,6 +252,11 @@ static void read_entry(const struct follow *f, const char *id, uint64_t ret[2])
         ret[1] = strtoull(end + 1, NULL, 10);
 }
 
+bool follow_has_seen(const struct follow *f, const char *id)
+{
+    return !f->is_one_stream && strstr(f->entry, id + 3) != NULL;
+}
+
 void follow_add(struct follow *f, const char *id, enum modal_generation g, unsigned streams)
 {
     static const struct exec_reader_ops ops = {.on_data = on_data, .on_end = on_end};

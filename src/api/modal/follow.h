@@ -19,6 +19,8 @@ struct follow;
 struct follow *follow_new(struct mcall *c, double timeout_s, bool is_one_stream, const char *entry);
 /* Adds a sandbox; one that is there already stays as it is. */
 void follow_add(struct follow *f, const char *id, enum modal_generation g, unsigned streams);
+/* The client has seen some of its output, as its entry id says. */
+bool follow_has_seen(const struct follow *f, const char *id);
 /* No more will be added: the follow ends when all output was sent. `is_app`: as the end of an app. May end the call. */
 void follow_close(struct follow *f, bool is_app);
 /* Asks every second for more (follow_add) until it calls follow_close; ctx is the call. */

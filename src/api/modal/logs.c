@@ -6,9 +6,11 @@
 #include "api/modal/apps.h"
 #include "api/modal/follow.h"
 #include "api/modal/sandbox_view.h"
+#include "base/clock.h"
 #include "base/mem.h"
 
 #define SANDBOXES_MAX 200
+#define AWAY_S 10
 
 static unsigned streams_of(protobuf_c_boolean has, int fd)
 {
@@ -38,7 +40,11 @@ void rpc_sandbox_get_logs(struct mcall *c)
     follow_close(f, false);
 }
 
+/* What a list gives: those that live, those that the client has begun to read, and those that came and went meanwhile. */
 struct found {
+    struct follow *f;
+    int64_t since_us;
+    bool any_ended;
     struct {
         char id[ID_SIZE];
         enum modal_generation g;
@@ -50,7 +56,10 @@ static void add_found(void *ctx, const struct sandbox *sb)
 {
     struct found *l = ctx;
 
-    if (l->n == SANDBOXES_MAX)
+    bool is_wanted = sb->row->state != STORE_ENDED || l->any_ended || sb->row->created_us >= l->since_us
+                     || follow_has_seen(l->f, sb->row->id);
+
+    if (l->n == SANDBOXES_MAX || !is_wanted)
         return;
     memcpy(l->list[l->n].id, sb->row->id, ID_SIZE);
     l->list[l->n++].g = view_generation(sb->row);
@@ -68,9 +77,12 @@ static void look_at_app(struct follow *f, struct mcall *c)
         follow_close(f, true);          /* it is gone, and was there at the beginning */
         return;
     }
-    struct sandbox_filter filter = {.app = app.name, .states = STORE_LIVE_STATES, .limit = SANDBOXES_MAX};
-    if (app.stopped_us != 0)
-        filter.states |= 1u << STORE_ENDED;
+    struct sandbox_filter filter = {.app = app.name, .states = STORE_LIVE_STATES | 1u << STORE_ENDED, .limit = SANDBOXES_MAX};
+    l->f = f;
+    l->any_ended = app.stopped_us != 0;
+    l->since_us = clock_wall_us() - (clock_boot_ms() - c->begin_ms) * 1000;
+    if (m_text(rq->last_entry_id)[0] != '\0')
+        l->since_us -= AWAY_S * 1000000LL;      /* made while the client was coming back */
     (void)sandbox_list(c->m->core, &filter, add_found, l, &e);  /* the next look tries again */
     for (size_t i = l->n; i > 0; i--)   /* oldest first */
         follow_add(f, l->list[i - 1].id, l->list[i - 1].g, streams_of(rq->has_file_descriptor, (int)rq->file_descriptor));
