@@ -114,7 +114,7 @@ class Monitor(Channel):
         self.ask(MON_EXEC, head + struct.pack("<I", len(spec)) + spec, timeout)
         out, offset = b"", 0
         while True:
-            r = Reader(self.ask(MON_READ, text(exec_id) + text("") + struct.pack("<BQII", 1, offset, 56 * 1024, 20000), timeout))
+            r = Reader(self.ask(MON_READ, text(exec_id) + text("") + struct.pack("<BQII?", 1, offset, 56 * 1024, 20000, False), timeout))
             offset, _total, eof, _exited = r.get("QQ??")
             data = r.bytes()
             out += data
