@@ -206,7 +206,7 @@ static size_t values_of(const ProtobufCMessage *m, const ProtobufCFieldDescripto
 }
 
 /* Texts go to JSON, logs and the database: every one must be UTF-8, as the protocol says they are. */
-static int check_texts(const ProtobufCMessage *m, struct err *e)
+int m_check_texts(const ProtobufCMessage *m, struct err *e)
 {
     for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
@@ -216,7 +216,7 @@ static int check_texts(const ProtobufCMessage *m, struct err *e)
         size_t n = values_of(m, f, &list);
         for (size_t k = 0; k < n; k++) {
             if (f->type == PROTOBUF_C_TYPE_MESSAGE) {
-                if (check_texts(list[k], e) < 0)
+                if (m_check_texts(list[k], e) < 0)
                     return -1;
             } else if (!utf8_is_valid(list[k])) {
                 return err_param(e, ERR_INVALID, f->name, "the field %s is not UTF-8", f->name);
@@ -249,7 +249,7 @@ static void on_half_close(struct grpc_call *g, void *ctx)
     if (c->request == NULL) {
         (void)err_set(&e, ERR_MALFORMED, "the request of %s could not be read", c->rpc->name);
         m_fail(c, &e);
-    } else if (check_texts(c->request, &e) < 0) {
+    } else if (m_check_texts(c->request, &e) < 0) {
         m_fail(c, &e);
     } else {
         c->rpc->fn(c);

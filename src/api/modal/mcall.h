@@ -103,6 +103,9 @@ const char *m_env_name(struct mcall *c, const char *key, struct environment_row 
 /* Object names: 1 to 64 of [A-Za-z0-9-_.], not of the form of an app id. */
 int m_check_name(const char *what, const char *name, struct err *e);
 
+/* Every text of a message, however deep, is UTF-8. */
+int m_check_texts(const ProtobufCMessage *m, struct err *e);
+
 /* Page of a list: before_us 0 = from the newest. */
 void m_page(const M(ListPagination) *p, int64_t *ret_before_us, size_t *ret_limit);
 
