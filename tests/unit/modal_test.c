@@ -237,9 +237,10 @@ static void results(void **state)
         enum end_reason reason;
         int code, signal, status, exitcode;
     } cases[] = {
-        {END_EXITED, 0, 0, 1, 0},      {END_EXITED, 7, 0, 2, 7},     {END_SIGNALED, -1, 9, 2, 137}, {END_OOM_LIMIT, -1, 9, 2, 137},
-        {END_TERMINATED, 0, 0, 3, 137}, {END_TIMEOUT, -1, 9, 4, 124}, {END_START_FAILED, -1, 0, 5, 1}, {END_NODE_LOST, -1, 0, 6, 1},
-        {END_IDLE_TIMEOUT, -1, 15, 7, 0}, {END_EVICTED, -1, 9, 8, 137},
+        {END_EXITED, 0, 0, 1, 0},         {END_EXITED, 7, 0, 2, 7},         {END_SIGNALED, -1, 9, 2, 137},
+        {END_OOM_LIMIT, -1, 9, 2, 137},   {END_TERMINATED, 0, 0, 3, 137},   {END_TIMEOUT, -1, 9, 4, 124},
+        {END_START_FAILED, -1, 0, 5, 1},  {END_NODE_LOST, -1, 0, 6, 1},     {END_IDLE_TIMEOUT, -1, 15, 7, 0},
+        {END_EVICTED, -1, 9, 8, 137},
     };
 
     for (size_t i = 0; i < array_len(cases); i++) {
