@@ -54,7 +54,7 @@ static int drop(enum role r)
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
 }
 
-void role_child_become(enum role r)
+void role_child_become(enum role r, pid_t spawner)
 {
     char program[sizeof keeper.conf.lib_dir + 32], layers[sizeof keeper.conf.data_dir + 16];
     char *argv[6] = {program};
@@ -94,6 +94,8 @@ void role_child_become(enum role r)
     /* After the change of user, which clears it. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         fail(r, "pdeathsig", errno);
+    if (getppid() != spawner)       /* it died before that took hold */
+        _exit(1);
     error = process_exec(2 + n, argv, envp);
     fail(r, "exec", -error);
 }

@@ -8,8 +8,9 @@
 
 #include "keeper/keeper.h"
 
-/* Drops everything and executes the program; ends the process on failure, with a line in the log. */
-void role_child_become(enum role r) __attribute__((noreturn));
+/* Drops everything and executes the program; ends the process on failure, with a line in the log, and when `spawner`, the
+ * parent it must not outlive, has died already. */
+void role_child_become(enum role r, pid_t spawner) __attribute__((noreturn));
 
 /* Forks the image role into its own user and mount namespaces: 0 in the child, where
  * role_child_become follows, else its pid or -errno. */

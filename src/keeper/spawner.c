@@ -81,11 +81,12 @@ static void start_slot(const struct spawn_ask *ask, int slot_end)
 static void start_role(const struct spawn_ask *ask)
 {
     struct spawn_started s = {.type = SPAWN_ROLE, .number = ask->number};
+    pid_t self = getpid();
     pid_t pid = ask->number == ROLE_IMAGE ? role_child_image() : process_clone(0, -1, NULL);
 
     if (pid == 0) {
         child_reset();
-        role_child_become((enum role)ask->number);
+        role_child_become((enum role)ask->number, self);
     }
     s.pid = pid < 0 ? 0 : pid;
     s.error = pid < 0 ? -pid : 0;
