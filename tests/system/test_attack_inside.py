@@ -266,7 +266,8 @@ def test_a_flood_that_nobody_reads_is_bounded(api, daemon):
         assert record["exit"]["reason"] == "output_limit", record
         assert record["stdout_bytes"] <= limit and record["stderr_bytes"] <= limit
         assert spool_bytes(daemon, url) <= 2 * limit + (1 << 20)
-        assert len(api.get(x + "/stdout").content) == record["stdout_bytes"]
+        # What the children wrote while they died is there too, behind what the exit knew of.
+        assert record["stdout_bytes"] <= len(api.get(x + "/stdout").content) <= limit
         # One that is left behind writes on: it is read, but nothing of it is kept beyond the limit.
         x = start(api, url, "sh", "-c", "setsid yes & exit 3", output_limit_bytes=limit)
         assert api.get(x, params={"wait": "exit"}).json()["exit"]["code"] == 3

@@ -860,7 +860,9 @@ def test_watch_recursively(d):
     os.makedirs(d / "a/b/c")
     (d / "a/b/c/f").touch()
     got = w.pairs(d)
-    assert [g for g in got if g[0] == "Create"] == [("Create", p) for p in ("a", "a/b", "a/b/c", "a/b/c/f")]
+    # A directory that appears while its parent is being read may be told of twice; none is missed.
+    created = list(dict.fromkeys(g for g in got if g[0] == "Create"))
+    assert created == [("Create", p) for p in ("a", "a/b", "a/b/c", "a/b/c/f")]
     os.rename(d / "a", d / "z")
     assert w.pairs(d) == [("Rename", "a", "z")]
     (d / "z/b/c/g").touch()
