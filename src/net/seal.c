@@ -50,7 +50,7 @@ int net_seal(const unsigned char key[NET_SEAL_KEY_SIZE], const char *name, const
     bool ok = ctx != NULL && n <= INT_MAX && EVP_EncryptInit_ex2(ctx, EVP_aes_256_gcm(), key, out, NULL) == 1 &&
               EVP_EncryptUpdate(ctx, NULL, &bound, (const unsigned char *)name, (int)strlen(name)) == 1 &&
               EVP_EncryptUpdate(ctx, out + NONCE, &len, p, (int)n) == 1 &&
-              EVP_EncryptFinal_ex(ctx, out + NONCE + len, &tail) == 1 && (size_t)(len + tail) == n &&
+              EVP_EncryptFinal_ex(ctx, out + NONCE + len, &tail) == 1 && (size_t)len + (size_t)tail == n &&
               EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_AEAD_GET_TAG, TAG, out + NONCE + n) == 1;
     EVP_CIPHER_CTX_free(ctx);
     return ok ? 0 : fail(e, name, "cannot be encrypted");
@@ -76,6 +76,6 @@ int net_unseal(const unsigned char key[NET_SEAL_KEY_SIZE], const char *name, con
     EVP_CIPHER_CTX_free(ctx);
     if (!ok)
         return fail(e, name, "what is stored was changed, or sealed with another key");
-    *ret_n = (size_t)(len + tail);
+    *ret_n = (size_t)len + (size_t)tail;
     return 0;
 }

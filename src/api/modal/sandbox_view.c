@@ -128,14 +128,14 @@ char *view_router_url(const char *authority, const char *host, int port)
 int view_access(struct mcall *c, const char *id, enum modal_generation g, char **ret_url, char **ret_jwt, struct err *e)
 {
     char task[ID_SIZE];
-    int64_t now_s = clock_wall_ms() / 1000;
+    json_int_t now_s = clock_wall_ms() / 1000, end_s = now_s + ACCESS_S;
 
     if (c->m->router_port == 0)
         return err_set(e, ERR_CONFLICT, "command router access is not available: router_listen is empty");
     modal_task_id(id, g, task);
     auto_json *claims = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I}", "iss", "quicksand", "task_id", task, "sandbox_id", id,
-                                  "container", "", "scopes", ACCESS_SCOPES, "iat", (json_int_t)now_s, "exp",
-                                  (json_int_t)(now_s + ACCESS_S));
+                                  "container", "", "scopes", ACCESS_SCOPES, "iat", now_s, "exp",
+                                  end_s);
     *ret_jwt = vault_sign(c->m->vault, claims, e);
     if (*ret_jwt == NULL)
         return -1;

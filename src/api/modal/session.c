@@ -18,11 +18,11 @@
 void rpc_auth_token_get(struct mcall *c)
 {
     M(AuthTokenGetResponse) rs = MODAL__CLIENT__AUTH_TOKEN_GET_RESPONSE__INIT;
-    int64_t now_s = clock_wall_ms() / 1000;
+    json_int_t now_s = clock_wall_ms() / 1000, end_s = now_s + AUTH_TOKEN_S;
     struct err e;
     /* Clients decode the claims with another base64 alphabet: nothing in them may give '-' or '_', so no '>', '?' or '~'. */
-    auto_json *claims = json_pack("{s:s, s:s, s:I, s:I}", "iss", "quicksand", "sub", c->token.id, "iat", (json_int_t)now_s, "exp",
-                                  (json_int_t)(now_s + AUTH_TOKEN_S));
+    auto_json *claims = json_pack("{s:s, s:s, s:I, s:I}", "iss", "quicksand", "sub", c->token.id, "iat", now_s, "exp",
+                                  end_s);
     auto_free char *jwt = vault_sign(c->m->vault, claims, &e);
 
     if (jwt == NULL) {
