@@ -207,6 +207,30 @@ def test_ur072_watch_follows_new_directories(api):
             assert p in paths, sorted(paths)
 
 
+def test_ur073_a_burst_is_told_whole_or_as_an_overflow(api):
+    count = 20000
+    with api.sandbox() as sb:
+        assert api.post(url(sb, "/mkdir"), json={"path": "/w"}).status_code in (200, 201, 204)
+        query = {"path": "/w", "recursive": "true", "timeout_s": 20}
+        created, overflow, told = set(), False, False
+        with api.stream("GET", url(sb, "/watch"), params=query, timeout=60) as r:
+            lines = r.iter_lines()
+            api.run(sb, ["python3", "-c", f"for i in range({count}): open('/w/%d' % i, 'w').close()\nopen('/w/end', 'w').close()"])
+            time.sleep(2)                   # a reader that is slow to begin
+            for line in lines:
+                if not line.startswith("data:"):
+                    continue
+                event = json.loads(line[5:])
+                overflow = overflow or event["type"] == "overflow"
+                if event["type"] == "create":
+                    created.update(event["paths"])
+                if overflow or "/w/end" in created:
+                    told = True
+                    break
+        assert told
+        assert overflow or {f"/w/{i}" for i in range(count)} <= created
+
+
 def test_ur075_roots_are_not_removed(api):
     with api.sandbox() as sb:
         for path in ("/", "/proc", "/dev", "/..", "/tmp/.."):

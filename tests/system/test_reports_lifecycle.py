@@ -1,8 +1,11 @@
 """Faults that users of such systems met: time limits, endings, races. Each test bears the report's number."""
 
 import concurrent.futures
+import contextlib
+import random
 import time
 
+import httpx
 import pytest
 
 from test_reports_exec import error
@@ -174,3 +177,80 @@ def test_deleting_removes_every_trace(api, daemon):
     assert not (daemon.data_dir / "run" / sb).exists()
     error(api.get(f"/v1/sandboxes/{sb}"), 404, "not_found")
     assert api.delete(f"/v1/sandboxes/{sb}").status_code in (204, 404)
+
+
+def test_ur047_deadline_and_idle_rule_survive_the_daemons(make_daemon):
+    daemon = make_daemon()
+    api = daemon.api
+    limited = api.post("/v1/sandboxes", json={"timeout_s": 5, "idle_timeout_s": None, "grace_s": 0}).json()
+    idle = api.post("/v1/sandboxes", json={"timeout_s": 300, "idle_timeout_s": 4, "grace_s": 0}).json()
+    time.sleep(0.5)
+    daemon.hold_down()
+    daemon.let_up()
+    now = {s["id"]: s for s in api.get("/v1/sandboxes").json()["items"]}
+    assert set(now) == {limited["id"], idle["id"]}
+    assert now[limited["id"]]["expires_at"] == limited["expires_at"]
+    assert now[idle["id"]]["idle_timeout_s"] == 4
+    record = ended(api, limited["id"], 20)
+    assert record["exit"]["reason"] == "timeout"
+    assert -0.1 < record["ended_at"] - limited["expires_at"] < 1
+    assert ended(api, idle["id"], 20)["exit"]["reason"] == "idle_timeout"
+
+
+def kill_right_after_create(make_daemon, rounds):
+    daemon = make_daemon(supervised=True)
+    rng = random.Random(48)
+    last = 0
+    for _ in range(rounds):
+        with contextlib.suppress(httpx.TransportError):
+            daemon.api.post("/v1/sandboxes", json={"timeout_s": 6, "idle_timeout_s": None, "grace_s": 0}, timeout=10)
+            last = time.time()
+            time.sleep(rng.uniform(0, 0.5))
+        for role in ("keeper", "control", "node", "egress", "image"):
+            daemon.kill_role(role)
+        daemon.wait_ready()
+    give_up = max(last, time.time()) + 6 + 15
+    run = daemon.data_dir / "run"
+    while alive := [d.name for d in run.iterdir() if not (d / "exit").exists()]:
+        assert time.time() < give_up, alive
+        time.sleep(0.2)
+    assert daemon.api.get("/v1/sandboxes").json()["items"] == []
+
+
+def test_ur048_no_sandbox_outlives_its_deadline_whatever_was_killed(make_daemon):
+    kill_right_after_create(make_daemon, 6)
+
+
+@pytest.mark.long
+def test_ur048_fifty_times(make_daemon):
+    kill_right_after_create(make_daemon, 50)
+
+
+def test_ur049_calls_that_race_with_the_end(api):
+    rng = random.Random(49)
+    for _ in range(25):
+        sb = api.post("/v1/sandboxes", json={}).json()["id"]
+        offsets = [rng.uniform(0, 0.03) for _ in range(4)]
+
+        def later(i, call):
+            time.sleep(offsets[i])
+            return call()
+
+        calls = [lambda: api.post(f"/v1/sandboxes/{sb}/terminate", json={"grace_s": 0}, timeout=30),
+                 lambda: api.post(f"/v1/sandboxes/{sb}/run", json={"command": ["true"]}, timeout=30),
+                 lambda: api.put(f"/v1/sandboxes/{sb}/tags", json={"a": "b"}, timeout=30),
+                 lambda: api.patch(f"/v1/sandboxes/{sb}", json={"extend_s": 60}, timeout=30)]
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            replies = list(pool.map(later, range(4), calls))
+        assert replies[0].status_code == 200, replies[0].text
+        for r in replies[1:]:
+            assert r.status_code == 200 or r.json()["error"]["code"] in ("sandbox_ended", "conflict", "not_found"), r.text
+        assert ended(api, sb, 10)["exit"]["reason"] == "terminated"
+        assert api.delete(f"/v1/sandboxes/{sb}").status_code == 204
+
+
+def test_ur054_no_lifetime_at_all(api):
+    with api.sandbox(timeout_s=None, idle_timeout_s=None) as sb:
+        assert sb["expires_at"] is None and sb["idle_timeout_s"] is None
+        e = start(api, sb.id, ["sleep", "0.5"], timeout_s=None)
+        assert wait(api, sb.id, e["id"])["exit"]["reason"] == "exited"
