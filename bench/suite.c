@@ -22,6 +22,9 @@
 #include "peers.h"
 #include "stats.h"
 
+/* What our sandboxes set too: a program loads its locale on both sides, or the comparison is of locales. */
+#define ENVIRONMENT "LANG=C.UTF-8"
+
 struct setup {
     const char *host;
     int port;
@@ -173,7 +176,8 @@ static void bench_exec(struct client *c)
     auto_free char *config = mem_printf("%s/idle.json", setup.bundle);
     const char *const start[] = {"crun", "--cgroup-manager=disabled", "run", "--detach", "-b", setup.bundle,
                                  "--config", config, bundle, NULL};
-    const char *const exec[] = {"crun", "--cgroup-manager=disabled", "exec", bundle, "/bin/echo", "-n", "x", NULL};
+    const char *const exec[] = {"crun", "--cgroup-manager=disabled", "exec", "--env", ENVIRONMENT, bundle,
+                                "/bin/echo", "-n", "x", NULL};
     const char *const stop[] = {"crun", "--cgroup-manager=disabled", "delete", "-f", bundle, NULL};
 
     id_make(bundle, "b-");
@@ -228,7 +232,8 @@ static void bench_life(struct client *c)
     const char *const crun_run[] = {"crun", "--cgroup-manager=disabled", "run", "-b", setup.bundle, "--config",
                                     config, name, NULL};
     const char *const bwrap_run[] = {"bwrap", "--ro-bind", root, "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs",
-                                     "/tmp", "--unshare-all", "--die-with-parent", "/bin/echo", "-n", "x", NULL};
+                                     "/tmp", "--unshare-all", "--die-with-parent", "--setenv", "LANG", "C.UTF-8", "/bin/echo",
+                                     "-n", "x", NULL};
 
     for (int i = 0; i < setup.rounds; i++) {
         char id[ID_SIZE];
