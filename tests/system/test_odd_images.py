@@ -5,6 +5,7 @@ import json
 import pathlib
 import subprocess
 import tarfile
+import time
 
 import pytest
 
@@ -43,7 +44,12 @@ def rootfs(probe, *entries):
 class Imported:
     def __init__(self, api, data, name=None):
         self.api = api
-        r = api.post("/v1/images", params={"name": name} if name else {}, content=data, timeout=120)
+        # Told to try again: a former test's image of the same bytes is being removed.
+        for _ in range(100):
+            r = api.post("/v1/images", params={"name": name} if name else {}, content=data, timeout=120)
+            if r.status_code != 503:
+                break
+            time.sleep(0.1)
         assert r.status_code == 201, r.text
         self.image = r.json()
 

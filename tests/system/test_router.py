@@ -399,8 +399,8 @@ def test_five_hundred_at_once(taught, sb, r):
 
 def test_entry_point(taught, api):
     node = NodeClient(taught.run_dir)
-    layers = [p.name for p in (taught.data_dir / "layers").iterdir() if len(p.name) == 64]
-    with NodeSandbox(node, layers[:1], entry={"argv": [b"cat"]}, entry_stdin=True) as sb:
+    layers = taught.api.get("/v1/images/base").json()["layers"]
+    with NodeSandbox(node, layers, entry={"argv": [b"cat"]}, entry_stdin=True) as sb:
         r = Router(taught, sb.id)
         r.SandboxStdinWriteV2(offset=0, data=b"one\n")
         stream = iter(r.SandboxStdioReadV2())
@@ -411,13 +411,13 @@ def test_entry_point(taught, api):
         assert b"".join(m.data for m in rest) == b"two\n" and rest[0].starting_offset == 4
         assert [m.data for m in r.SandboxStdioReadV2(offset=6)] == [b"o\n"]
     many = {"entry": {"argv": [b"sh", b"-c", b"yes | head -c 3000000; sleep 60"]}, "log_bytes": 1000000}
-    with NodeSandbox(node, layers[:1], **many) as sb:
+    with NodeSandbox(node, layers, **many) as sb:
         r = Router(taught, sb.id)
         time.sleep(1)
         stream = iter(r.SandboxStdioReadV2())
         assert next(stream).starting_offset == 2000000
         stream = None
-    with NodeSandbox(node, layers[:1]) as sb:       # idles: its output is empty and ends with it
+    with NodeSandbox(node, layers) as sb:       # idles: its output is empty and ends with it
         r = Router(taught, sb.id)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             job = pool.submit(lambda: list(r.SandboxStdioReadV2()))
@@ -431,7 +431,7 @@ def test_entry_point(taught, api):
 def test_what_is_dropped_is_never_read_as_zeros(taught):
     """A log that drops its beginning under a slow reader: every line that comes is the one that belongs to its offset."""
     node = NodeClient(taught.run_dir)
-    layers = [p.name for p in (taught.data_dir / "layers").iterdir() if len(p.name) == 64][:1]
+    layers = taught.api.get("/v1/images/base").json()["layers"]
     entry = {"argv": [b"python3", b"-c", b"import sys\nfor i in range(4000000): sys.stdout.write('%015d\\n' % i)"]}
     with NodeSandbox(node, layers, entry=entry, log_bytes=3000000) as sb:
         r = Router(taught, sb.id)
@@ -459,7 +459,7 @@ def test_what_is_dropped_is_never_read_as_zeros(taught):
 
 def test_readiness(taught):
     node = NodeClient(taught.run_dir)
-    layers = [p.name for p in (taught.data_dir / "layers").iterdir() if len(p.name) == 64][:1]
+    layers = taught.api.get("/v1/images/base").json()["layers"]
     with NodeSandbox(node, layers) as sb:
         refused(lambda: Router(taught, sb.id).SandboxWaitUntilReady(timeout=5.0), "FAILED_PRECONDITION", text="probe")
     probe = {"argv": [b"test", b"-e", b"/tmp/ready"], "interval_ms": 50}
