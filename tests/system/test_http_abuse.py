@@ -383,8 +383,8 @@ def test_more_connections_than_allowed():
     try:
         for _ in range(8300):
             s = socket.socket(socket.AF_UNIX)
+            s.connect(str(server.sock))         # blocking: with a time-out a full backlog is EAGAIN at once
             s.settimeout(20)
-            s.connect(str(server.sock))
             sockets.append(s)
         refused = read_all(sockets[-1])
         assert refused.startswith(b"HTTP/1.1 503 ") and refused.endswith(b"}}")
