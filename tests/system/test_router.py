@@ -188,7 +188,7 @@ def test_terminal(r):
     r.TaskExecStdinWrite(exec_id=exec_id, offset=0, eof=True)
     out = r.read(exec_id).replace(b"\r\n", b"\n")
     # The terminal echoes what was typed, at whatever moment it came.
-    assert out.startswith(b"33 77\n") and b"vt100 truecolor\n" in out and out.endswith(b"hello\nend\n")
+    assert b"33 77\n" in out and b"vt100 truecolor\n" in out and out.endswith(b"hello\nend\n")
     assert r.wait(exec_id) == 0
 
 
