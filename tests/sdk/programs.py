@@ -152,6 +152,7 @@ def base_env(daemon, generation, home):
     return {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "HOME": str(home),
+        "TMPDIR": str(home),
         "LANG": "C.UTF-8",
         "TERM": "xterm-256color",
         "MODAL_CONFIG_PATH": str(pathlib.Path(home) / "modal.toml"),

@@ -145,17 +145,18 @@ def test_the_server_is_killed_in_the_middle(make_daemon, installed, tmp_path, ge
     killed = []
 
     def kill():
-        while len(killed) < 3 and not over.wait(2.5):
+        while len(killed) < 3 and not over.wait(1.5):
             daemon.kill_role(role)
             killed.append(role)
 
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        stream(env, kind, 60)
+        stream(env, kind, 100)
     finally:
         over.set()
         killer.join()
+    assert killed
 
 
 # --- callers who are not clients

@@ -24,7 +24,7 @@ async function count(params) {
 const kinds = {
     async create() {
         await image.build(app);
-        await end(await create());
+        await (await create()).terminate({ wait: true });
         const before = await count({ appId: app.appId });
         await arm();
         const sb = await create();
