@@ -76,6 +76,25 @@ def test_cut_connections(far_daemon, installed, tmp_path, generation, kind):
     cut_stream(far_daemon, installed, tmp_path, generation, kind, 20, 4)
 
 
+@pytest.mark.parametrize("language", ["python", "go"])
+@pytest.mark.parametrize("what", ["stdout", "write"])
+def test_cut_connections_of_other_clients(far_daemon, installed, tmp_path, generation, language, what):
+    env = sdk_programs.base_env(far_daemon, generation, tmp_path)
+    where = installed(language)
+    if language == "python":
+        command = [where / "bin/python3", sdk_programs.HERE / "python/stream.py", what, "20"]
+    else:
+        command = [where / "sdktests", "-test.run", "^TestHostileStream$", "-test.v"]
+        env["QS_STREAM"] = f"{what} 20"
+    with router_proxy(far_daemon, Cutting, 4, 3 << 20, 11) as proxy:
+        r = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                           timeout=200)
+        assert r.returncode == 0, r.stdout + r.stderr
+        assert proxy.done > 0
+    result = json.loads(r.stdout.split("RESULT ", 1)[1].split("\n")[0])
+    assert result["mine"] == result["theirs"]
+
+
 @pytest.mark.long
 def test_cut_connections_of_a_hundred_mib(far_daemon, installed, tmp_path, generation, kind):
     # A client resumes stdin nine times at most; reading has no limit as long as something comes.
