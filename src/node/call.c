@@ -9,6 +9,7 @@
 #include "base/ids.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "http/proto_nul.h"
 #include "ipc/monitor_proto.h"
 #include "node/query.h"
 
@@ -114,6 +115,14 @@ static void on_message(struct grpc_call *c, const void *p, size_t n, void *ctx)
         grpc_call_consumed(c, n);
     if (m == NULL) {
         refuse(op, ERR_MALFORMED, "the request is not a message of this method");
+        return;
+    }
+    const char *field = proto_nul_field(op->method->request, p, n);
+    if (field != NULL) {
+        struct err e;
+        err_param(&e, ERR_INVALID, field, "there is a NUL in the field %s", field);
+        protobuf_c_message_free_unpacked(m, NULL);
+        op_fail(op, &e);
         return;
     }
     if (op->method->message != NULL) {

@@ -14,6 +14,7 @@
 #include "api/modal/utf8.h"
 #include "base/mem.h"
 #include "base/modal_ids.h"
+#include "http/proto_nul.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -63,6 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct rpc *rpc = &rpcs[data[0] % nrpcs];
     if (rpc->request == NULL)
         return 0;
+    (void)proto_nul_field(rpc->request, data + 1, size - 1);
     ProtobufCMessage *m = protobuf_c_message_unpack(rpc->request, NULL, size - 1, data + 1);
     if (m == NULL)
         return 0;

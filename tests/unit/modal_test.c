@@ -18,6 +18,7 @@
 #include "api/modal/utf8.h"
 #include "base/mem.h"
 #include "base/modal_ids.h"
+#include "http/proto_nul.h"
 #include "ipc/record.h"
 #include "net/pubkey.h"
 #include "net/seal.h"
@@ -202,6 +203,37 @@ static void broken_texts(void **state)
     }
 }
 
+static const ProtobufCMessageDescriptor *request_of(const char *rpc)
+{
+    for (size_t i = 0; i < nrpcs; i++)
+        if (strcmp(rpcs[i].name, rpc) == 0)
+            return rpcs[i].request;
+    fail_msg("no row %s", rpc);
+    return NULL;
+}
+
+#define NUL_FIELD(rpc, bytes) proto_nul_field(request_of(rpc), bytes, sizeof(bytes) - 1)
+
+static void texts_with_a_nul(void **state)
+{
+    assert_null(NUL_FIELD("AppGetOrCreate", ""));
+    assert_null(NUL_FIELD("AppGetOrCreate", "\x0a\x02" "ab" "\x18\x00"));
+    assert_string_equal(NUL_FIELD("AppGetOrCreate", "\x0a\x02" "a\x00" "\x18\x01"), "app_name");
+    assert_string_equal(NUL_FIELD("AppGetOrCreate", "\x18\x01\x0a\x01\x00"), "app_name");
+    /* In a message of a message; but not in bytes, nor in a field that nobody knows. */
+    assert_string_equal(NUL_FIELD("SandboxCreateV2", "\x12\x04\x0a\x02" "a\x00"), "entrypoint_args");
+    assert_null(NUL_FIELD("SandboxCreateV2", "\x12\x04\x0a\x02" "ab"));
+    assert_null(NUL_FIELD("QueuePut", "\x22\x02\x00\x00"));
+    assert_null(NUL_FIELD("AppGetOrCreate", "\xfa\x3f\x01\x00"));
+    /* Fixed numbers are passed over. */
+    assert_string_equal(NUL_FIELD("AppGetOrCreate", "\xf9\x3f" "12345678" "\xfd\x3f" "1234" "\x0a\x01\x00"), "app_name");
+    /* Malformed ones end. */
+    assert_null(NUL_FIELD("AppGetOrCreate", "\x0a"));
+    assert_null(NUL_FIELD("AppGetOrCreate", "\x0a\x7f\x00"));
+    assert_null(NUL_FIELD("AppGetOrCreate", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"));
+    assert_null(NUL_FIELD("AppGetOrCreate", "\x0b\x0a\x01\x00"));
+}
+
 static void cidrs(void **state)
 {
     static const char *const good[] = {"10.0.0.0/8", "0.0.0.0/0", "192.168.1.1", "2001:db8::/32", "::1"};
@@ -350,7 +382,7 @@ int main(void)
         cmocka_unit_test(definitions),           cmocka_unit_test(references),   cmocka_unit_test(image_names),
         cmocka_unit_test(cut_texts),             cmocka_unit_test(broken_texts), cmocka_unit_test(cidrs),
         cmocka_unit_test(router_urls),           cmocka_unit_test(results),      cmocka_unit_test(rows_of_the_table),
-        cmocka_unit_test(tokens_are_signed),     cmocka_unit_test(sealing),
+        cmocka_unit_test(tokens_are_signed),     cmocka_unit_test(sealing),      cmocka_unit_test(texts_with_a_nul),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 #include "core/audit.h"
 #include "core/token.h"
 #include "http/grpc_text.h"
+#include "http/proto_nul.h"
 
 #define PREFIX "/modal.client.ModalClient/"
 #define WARNINGS_MAX 8              /* trailers of a call */
@@ -233,6 +234,7 @@ static void on_message(struct grpc_call *g, const void *p, size_t n, void *ctx)
 
     if (c->request == NULL) {
         c->request = protobuf_c_message_unpack(c->rpc->request, NULL, n, p);
+        c->nul_field = proto_nul_field(c->rpc->request, p, n);
         sha256_init(&h);
         sha256_add(&h, c->rpc->name, strlen(c->rpc->name) + 1);
         sha256_add(&h, p, n);
@@ -248,6 +250,9 @@ static void on_half_close(struct grpc_call *g, void *ctx)
 
     if (c->request == NULL) {
         (void)err_set(&e, ERR_MALFORMED, "the request of %s could not be read", c->rpc->name);
+        m_fail(c, &e);
+    } else if (c->nul_field != NULL) {
+        (void)err_param(&e, ERR_INVALID, c->nul_field, "there is a NUL in the field %s", c->nul_field);
         m_fail(c, &e);
     } else if (m_check_texts(c->request, &e) < 0) {
         m_fail(c, &e);

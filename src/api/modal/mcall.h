@@ -50,6 +50,7 @@ struct mcall {
     const struct rpc *rpc;
     struct grpc_call *grpc;             /* NULL once the client has gone */
     ProtobufCMessage *request;          /* owned; NULL until it has come */
+    const char *nul_field;              /* a field of it with a NUL in it, or NULL */
     uint8_t hash[IDEM_HASH_SIZE];       /* of name and request */
     struct token token;                 /* who calls */
     void *user;                         /* the handler's state */
