@@ -31,6 +31,7 @@ size_t mon_exec_encode(const struct mon_exec *m, void *out, size_t size)
     wire_put_u64(&w, m->output_limit);
     wire_put_u16(&w, m->rows);
     wire_put_u16(&w, m->cols);
+    wire_put_bool(&w, m->lazy);
     wire_put_bytes(&w, m->spec, m->spec_len);
     return done(&w);
 }
@@ -49,6 +50,7 @@ int mon_exec_decode(struct mon_exec *ret, const void *p, size_t n)
     m.output_limit = wire_get_u64(&r);
     m.rows = wire_get_u16(&r);
     m.cols = wire_get_u16(&r);
+    m.lazy = wire_get_bool(&r);
     m.spec = wire_get_bytes(&r, LIMIT_CHANNEL_MESSAGE, &m.spec_len);
     if (!wire_end(&r))
         return -EBADMSG;
@@ -92,6 +94,7 @@ size_t mon_read_encode(const struct mon_read *m, void *out, size_t size)
     wire_put_u32(&w, m->max);
     wire_put_u32(&w, m->wait_ms);
     wire_put_bool(&w, m->file_ok);
+    wire_put_bool(&w, m->lazy);
     return done(&w);
 }
 
@@ -108,6 +111,7 @@ int mon_read_decode(struct mon_read *ret, const void *p, size_t n)
     m.max = wire_get_u32(&r);
     m.wait_ms = wire_get_u32(&r);
     m.file_ok = wire_get_bool(&r);
+    m.lazy = wire_get_bool(&r);
     if (!wire_end(&r) || m.stream < 1 || m.stream > 2)
         return -EBADMSG;
     *ret = m;

@@ -55,6 +55,13 @@ enum {
     MON_EXEC_CREATED = 128,     /* of the answer to MON_EXEC alone: this request started it */
 };
 
+/*
+ * A lazy request is of one who wants an exec's end and little of its output: its reply waits until the exec has ended or
+ * a stream has this many bytes that were not taken. So a short command costs its asker one wake-up.
+ */
+#define MON_LAZY_BYTES 32768
+#define MON_LAZY_MS 5000
+
 /* Idempotent on exec_id: a second MON_EXEC of a known id starts nothing and answers its record;
  * another spec under the same id is ERR_CONFLICT (the monitor compares a hash of the block). */
 struct mon_exec {
@@ -65,6 +72,7 @@ struct mon_exec {
     uint32_t grace_ms;          /* SIGTERM, then SIGKILL of the tree after this; 0 = kill at once */
     uint64_t output_limit;      /* unread bytes a stream; 0 = LIMIT_OUTPUT_BYTES */
     uint16_t rows, cols;        /* with TTY; 0 = 24 x 80 */
+    bool lazy;                  /* the reply may wait as that of a lazy MON_READ does, MON_LAZY_MS at most */
     const uint8_t *spec;        /* exec_spec block, borrowed */
     size_t spec_len;
 };
@@ -83,6 +91,7 @@ struct mon_read {
     uint32_t max;               /* at most LIMIT_READ_CHUNK */
     uint32_t wait_ms;
     bool file_ok;               /* the reply may name the spool file in place of data */
+    bool lazy;
 };
 
 struct mon_read_r {

@@ -95,6 +95,7 @@ struct waiter {
     uint8_t stream;
     bool created;           /* EXEC: the request that made the exec, not a repetition */
     bool file_ok;           /* READ: may be pointed to the spool file */
+    bool lazy;              /* EXEC, READ: see MON_LAZY_BYTES */
     uint16_t exec;          /* index + 1, 0 = none */
     uint16_t next;          /* of the same exec; index + 1 */
     uint32_t tag;

@@ -223,11 +223,21 @@ static size_t reply_list(const struct waiter *w, uint16_t *ret_type)
 
 /* NOLINTBEGIN(clang-analyzer-core.NullDereference): only FOR_STATUS waits without an exec */
 
+/* A lazy request is kept while this holds. Half of what may lie unread is early enough not to end the exec. */
+static bool is_quiet(const struct exec *e)
+{
+    uint64_t most = e->keep / 2 < MON_LAZY_BYTES ? e->keep / 2 : MON_LAZY_BYTES;
+
+    return e->live && e->s[OUT].total - e->s[OUT].taken < most && e->s[ERR].total - e->s[ERR].taken < most;
+}
+
 /* Whether the time has come to answer, apart from what the peer allows. */
 static bool is_ready(const struct waiter *w, const struct exec *e)
 {
     if (mon.phase == PHASE_DEAD)
         return true;
+    if (w->lazy && mon.now_ms < w->until_ms && is_quiet(e))
+        return false;
     switch ((enum waiter_kind)w->kind) {
     case FOR_EXEC:
         return e->r.state != EXEC_STARTING;
@@ -296,7 +306,7 @@ void waiter_try(struct waiter *w)
     if (p->broken || p->blocked)
         return;
     if (!is_ready(w, e)) {
-        if (w->until_ms != 0)
+        if (w->until_ms > mon.now_ms)
             due_at(w->until_ms);
         return;
     }
@@ -336,6 +346,7 @@ void waiters_abandon(struct exec *e)
         w->exec = 0;
         w->next = 0;
         w->kind = FOR_ERROR;
+        w->lazy = false;
         w->code = ERR_NOT_FOUND;
         w->param = "exec_id";
         w->message = "the exec was forgotten";

@@ -117,6 +117,9 @@ static int on_exec(unsigned peer, const struct chan_msg *msg)
     }
     struct waiter *w = waiter_new(peer, msg->tag, FOR_EXEC, e);
     w->created = created;
+    w->lazy = m.lazy;
+    if (m.lazy)
+        w->until_ms = wait_until(MON_LAZY_MS);
     waiter_try(w);
     return 0;
 }
@@ -140,6 +143,7 @@ static int on_read(unsigned peer, const struct chan_msg *msg)
     w->offset = m.offset;
     w->max = m.max < LIMIT_READ_CHUNK ? m.max : LIMIT_READ_CHUNK;
     w->file_ok = m.file_ok;
+    w->lazy = m.lazy;
     w->until_ms = wait_until(m.wait_ms);
     waiter_try(w);
     return 0;

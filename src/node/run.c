@@ -211,6 +211,7 @@ static void init_side(struct op *op, int i, uint64_t offset, bool empty)
     s->m.offset = offset;
     s->m.max = LIMIT_READ_CHUNK;
     s->m.wait_ms = WAIT_MS;
+    s->m.lazy = ((const Quicksand__Node__ExecRunRequest *)op->rq)->lazy;
     buf_init(&s->held, 1024 * 1024);
 }
 
@@ -231,6 +232,7 @@ void op_exec_run(struct op *op)
         op_fail(op, &e);
         return;
     }
+    m.lazy = rq->lazy;
     memcpy(run->ref.exec_id, m.exec_id, sizeof run->ref.exec_id);
     init_side(op, 0, rq->stdout_offset, start->drop_stdout);
     init_side(op, 1, rq->stderr_offset, start->drop_stderr || start->merge_stderr || start->tty);

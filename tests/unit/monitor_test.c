@@ -687,6 +687,66 @@ static void waits_end_with_the_sandbox(void **state)
     assert_int_equal(rig_reply(rig.node, b, space, sizeof space, &n), MON_READ_R);
 }
 
+static uint32_t ask_lazily(const char *id, int stream, uint32_t wait_ms)
+{
+    struct mon_read m = {.stream = (uint8_t)stream, .max = LIMIT_READ_CHUNK, .wait_ms = wait_ms, .lazy = true};
+    uint8_t out[256];
+
+    (void)snprintf(m.exec_id, sizeof m.exec_id, "%s", id);
+    return rig_send(rig.node, MON_READ, out, mon_read_encode(&m, out, sizeof out));
+}
+
+static void lazy_requests_are_answered_at_the_end(void **state)
+{
+    const struct mon_exec lazy = {.lazy = true};
+    struct mon_read_r read;
+    struct exec_record r;
+    size_t n;
+
+    uint32_t tag = rig_send_exec(rig.node, "e1", 0, "echo first; sleep 0.3; echo last", &lazy);
+    uint32_t data = ask_lazily("e1", 1, 60000);
+    assert_int_equal(rig_reply(rig.node, tag, space, sizeof space, &n), MON_EXEC_R);
+    assert_int_equal(exec_record_decode(&r, space, n), 0);
+    assert_int_equal(r.state, EXEC_EXITED);
+    assert_int_equal(rig_reply(rig.node, data, space, sizeof space, &n), MON_READ_R);
+    assert_int_equal(mon_read_r_decode(&read, space, n), 0);
+    assert_true(read.eof);
+    assert_int_equal(read.len, strlen("first\nlast\n"));
+    assert_memory_equal(read.data, "first\nlast\n", read.len);
+}
+
+static void lazy_requests_wait_for_much_output_or_their_time(void **state)
+{
+    const struct mon_exec lazy = {.lazy = true}, small = {.lazy = true, .output_limit = 4096};
+    struct mon_read_r read;
+    struct exec_record r;
+    size_t n;
+
+    /* Much output comes while the exec runs, and the start before it. */
+    uint32_t tag = rig_send_exec(rig.node, "e1", 0, "head -c 40000 /dev/zero; sleep 60", &lazy);
+    uint32_t data = ask_lazily("e1", 1, 60000);
+    assert_int_equal(rig_reply(rig.node, tag, space, sizeof space, &n), MON_EXEC_R);
+    assert_int_equal(exec_record_decode(&r, space, n), 0);
+    assert_int_equal(r.state, EXEC_RUNNING);
+    assert_int_equal(rig_reply(rig.node, data, space, sizeof space, &n), MON_READ_R);
+
+    /* Little output comes when the time is over. */
+    (void)rig_send_exec(rig.node, "e2", 0, "echo hi; sleep 60", &lazy);
+    assert_int_equal(rig_reply(rig.node, ask_lazily("e2", 1, 200), space, sizeof space, &n), MON_READ_R);
+    assert_int_equal(mon_read_r_decode(&read, space, n), 0);
+
+    /* Nobody who asks lazily makes an exec run into its own limit. */
+    (void)rig_send_exec(rig.node, "e3", 0, "head -c 3000 /dev/zero; sleep 60", &small);
+    assert_int_equal(rig_reply(rig.node, ask_lazily("e3", 1, 60000), space, sizeof space, &n), MON_READ_R);
+    assert_int_equal(mon_read_r_decode(&read, space, n), 0);
+    assert_int_equal(read.len, 3000);
+
+    /* The end of the sandbox ends every wait. */
+    data = ask_lazily("e2", 2, 60000);
+    assert_int_equal(terminate(0), 0);
+    assert_int_equal(rig_reply(rig.node, data, space, sizeof space, &n), MON_READ_R);
+}
+
 static void deadline_and_idle(void **state)
 {
     struct exec_record r;
@@ -833,6 +893,8 @@ int main(void)
         LIVE(terminate_gives_a_grace),
         LIVE(terminate_kills_who_will_not),
         LIVE(waits_end_with_the_sandbox),
+        LIVE(lazy_requests_are_answered_at_the_end),
+        LIVE(lazy_requests_wait_for_much_output_or_their_time),
         cmocka_unit_test(deadline_and_idle),
         cmocka_unit_test(the_entry_log_is_a_ring),
         cmocka_unit_test(a_start_that_fails_is_told),

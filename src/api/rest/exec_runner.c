@@ -119,25 +119,27 @@ static void start(void *ctx)
 }
 
 /* A deep copy, by way of its bytes. */
-static Quicksand__Node__ExecRunRequest *copy_request(const Quicksand__Node__ExecStartRequest *start_rq)
+static Quicksand__Node__ExecRunRequest *copy_request(const Quicksand__Node__ExecStartRequest *start_rq,
+                                                     bool lazy)
 {
     Quicksand__Node__ExecRunRequest rq = QUICKSAND__NODE__EXEC_RUN_REQUEST__INIT;
 
     rq.start = (Quicksand__Node__ExecStartRequest *)(uintptr_t)start_rq;
-    rq.has_stdout_offset = rq.has_stderr_offset = true;
+    rq.has_stdout_offset = rq.has_stderr_offset = rq.has_lazy = true;
+    rq.lazy = lazy;
     size_t n = quicksand__node__exec_run_request__get_packed_size(&rq);
     auto_free uint8_t *packed = mem_alloc(n + 1);
     (void)quicksand__node__exec_run_request__pack(&rq, packed);
     return quicksand__node__exec_run_request__unpack(NULL, n, packed);
 }
 
-struct exec_runner *exec_runner_new(struct core *c, const Quicksand__Node__ExecStartRequest *start_rq,
+struct exec_runner *exec_runner_new(struct core *c, const Quicksand__Node__ExecStartRequest *start_rq, bool lazy,
                                     const struct exec_runner_ops *ops, void *ctx)
 {
     struct exec_runner *r = mem_zalloc(sizeof *r);
 
     r->core = c;
-    r->request = copy_request(start_rq);
+    r->request = copy_request(start_rq, lazy);
     r->ops = ops;
     r->ctx = ctx;
     node_retry_init(&r->retry, core_loop(c), start, r);

@@ -24,8 +24,11 @@ struct exec_runner_ops {
 
 struct exec_runner;
 
-/* `start` is packed at once and may go afterwards. */
-struct exec_runner *exec_runner_new(struct core *c, const Quicksand__Node__ExecStartRequest *start,
+/*
+ * `start` is packed at once and may go afterwards. `lazy`: on_started and little output may come as late as the end,
+ * which then comes sooner.
+ */
+struct exec_runner *exec_runner_new(struct core *c, const Quicksand__Node__ExecStartRequest *start, bool lazy,
                                     const struct exec_runner_ops *ops, void *ctx);
 void exec_runner_consumed(struct exec_runner *r, size_t n);
 /* Accepts NULL; allowed from its own callbacks. The command goes on. */

@@ -190,7 +190,7 @@ static void start(struct fs_helper *h, const char *text)
     rq.stdin = h->in != FS_STDIN_NONE;
     rq.hidden = rq.helper = true;
     rq.output_limit = 4 * (uint64_t)OUTPUT_WINDOW;
-    h->runner = exec_runner_new(h->core, &rq, &ops, h);
+    h->runner = exec_runner_new(h->core, &rq, !rq.stdin, &ops, h);
 }
 
 struct fs_helper *fs_helper_new(struct core *c, const char *sandbox, const char *op, json_t *args, const char *path,

@@ -202,6 +202,6 @@ void exec_run(struct call *c)
     c->on_gone = on_gone;
     r->heartbeat = loop_timer_new(core_loop(c->core), on_heartbeat, r);
     loop_timer_set(r->heartbeat, HEARTBEAT_MS);
-    r->runner = exec_runner_new(c->core, &rq.start, &ops, r);
+    r->runner = exec_runner_new(c->core, &rq.start, r->input == NULL, &ops, r);
     exec_request_done(&rq);
 }
