@@ -267,8 +267,6 @@ static void add_filters(struct buf *sql, const struct sandbox_filter *f)
         buf_adds(sql, " AND created_us > :after");
     if (f->created_before_us != 0)
         buf_adds(sql, " AND created_us < :before");
-    if (f->cursor_us != 0)
-        buf_adds(sql, " AND (created_us, id) < (:cursor_us, :cursor_id)");
     for (size_t i = 0; i < f->ntags; i++)
         buf_addf(
             sql,
@@ -292,21 +290,19 @@ static void bind_named_int(sqlite3_stmt *st, const char *name, int64_t v)
         db_bind_int(st, at, v);
 }
 
-int store_sandbox_list(struct store *s, const struct sandbox_filter *f, store_sandbox_fn fn,
-                       void *ctx, struct err *e)
+static sqlite3_stmt *prepare(struct store *s, struct buf *sql, const struct sandbox_filter *f, struct err *e)
 {
-    auto_buf sql;
     sqlite3_stmt *st;
     char name[32];
 
-    buf_init(&sql, 64 * 1024);
-    buf_adds(&sql, "SELECT " COLUMNS " FROM sandboxes WHERE (1 << state) & :states");
-    add_filters(&sql, f);
-    buf_adds(&sql, " ORDER BY created_us DESC, id DESC LIMIT :limit");
-    if (sql.failed)
-        return err_set(e, ERR_TOO_LARGE, "too many filters in one list");
-    if (sqlite3_prepare_v2(db_handle(s), buf_str(&sql), -1, &st, NULL) != SQLITE_OK)
-        return db_fail(s, e);
+    if (sql->failed) {
+        (void)err_set(e, ERR_TOO_LARGE, "too many filters in one list");
+        return NULL;
+    }
+    if (sqlite3_prepare_v2(db_handle(s), buf_str(sql), -1, &st, NULL) != SQLITE_OK) {
+        (void)db_fail(s, e);
+        return NULL;
+    }
     bind_named_int(st, ":states", f->states);
     bind_named(st, ":app", f->app);
     bind_named(st, ":name", f->name);
@@ -322,9 +318,44 @@ int store_sandbox_list(struct store *s, const struct sandbox_filter *f, store_sa
         (void)snprintf(name, sizeof name, ":v%zu", i);
         bind_named(st, name, f->tags[i].value);
     }
+    return st;
+}
+
+int store_sandbox_list(struct store *s, const struct sandbox_filter *f, store_sandbox_fn fn,
+                       void *ctx, struct err *e)
+{
+    const char *after = f->oldest_first ? ">" : "<", *order = f->oldest_first ? "ASC" : "DESC";
+    auto_buf sql;
+
+    buf_init(&sql, 64 * 1024);
+    buf_adds(&sql, "SELECT " COLUMNS " FROM sandboxes WHERE (1 << state) & :states");
+    add_filters(&sql, f);
+    if (f->cursor_us != 0)
+        buf_addf(&sql, " AND (created_us, id) %s (:cursor_us, :cursor_id)", after);
+    buf_addf(&sql, " ORDER BY created_us %s, id %s LIMIT :limit", order, order);
+    sqlite3_stmt *st = prepare(s, &sql, f, e);
+    if (st == NULL)
+        return -1;
     int r = each(s, st, fn, ctx, e);
     (void)sqlite3_finalize(st);
     return r;
+}
+
+int store_sandbox_count(struct store *s, const struct sandbox_filter *f, int64_t *ret, struct err *e)
+{
+    auto_buf sql;
+
+    buf_init(&sql, 64 * 1024);
+    buf_adds(&sql, "SELECT count(*) FROM sandboxes WHERE (1 << state) & :states");
+    add_filters(&sql, f);
+    sqlite3_stmt *st = prepare(s, &sql, f, e);
+    if (st == NULL)
+        return -1;
+    int r = db_step(s, st, e);
+    if (r == 1)
+        *ret = db_int(st, 0);
+    (void)sqlite3_finalize(st);
+    return r == 1 ? 0 : -1;
 }
 
 int store_sandbox_unfinished(struct store *s, store_sandbox_fn fn, void *ctx, struct err *e)

@@ -102,14 +102,17 @@ struct sandbox_filter {
     const struct store_tag *tags;           /* all must match */
     size_t ntags;
     int64_t created_after_us, created_before_us;    /* exclusive; 0 = unbounded */
-    int64_t cursor_us;                      /* continue after this row; 0 = from the newest */
+    int64_t cursor_us;                      /* continue after this row; 0 = from the first */
     const char *cursor_id;
     size_t limit;
+    bool oldest_first;
 };
 
-/* Newest first, ties broken by id. The row is borrowed during the callback. */
+/* By creation, newest first if nothing else is said, ties broken by id. The row is borrowed during the callback. */
 typedef void (*store_sandbox_fn)(void *ctx, const struct sandbox_row *r);
 int store_sandbox_list(struct store *s, const struct sandbox_filter *f, store_sandbox_fn fn, void *ctx, struct err *e);
+/* How many match; cursor and limit do not count. */
+int store_sandbox_count(struct store *s, const struct sandbox_filter *f, int64_t *ret, struct err *e);
 /* Everything that has not ended, for recovery: live and being removed. */
 int store_sandbox_unfinished(struct store *s, store_sandbox_fn fn, void *ctx, struct err *e);
 /* Ended ones whose record need not be kept any longer, at most `limit`. */

@@ -17,6 +17,8 @@ void sandbox_logs(struct call *c);
 /* stdio_events.c, stdio_ws.c */
 void exec_events(struct call *c);
 void exec_ws(struct call *c);
+/* sandbox_events.c */
+void sandbox_events(struct call *c);
 /* stdio_in.c */
 void exec_stdin(struct call *c);
 void sandbox_stdin(struct call *c);

@@ -1,8 +1,8 @@
 /*
- * list.h - pages: `limit` and `cursor` of the query, `items` and `next` of the answer
+ * list.h - pages: `limit`, `cursor` and `fields` of the query, `items` and `next` of the answer
  *
- * A cursor is "<time>.<id>" of the last item, in the order of lists: newest first, ties broken by
- * id.
+ * A cursor is "<time>.<id>" of the last item, in the order of lists: newest first unless a list lets the
+ * caller turn that around, ties broken by id.
  */
 #ifndef QS_API_REST_LIST_H
 #define QS_API_REST_LIST_H
@@ -12,13 +12,17 @@
 #define LIST_DEFAULT 100
 #define LIST_FIELDS                                                                             \
     {"limit", FIELD_INT, 0, 1, LIMIT_LIST, NULL, "items of a page, default 100"},              \
-    {"cursor", FIELD_STRING, 0, 1, 100, NULL, "`next` of the page before"}
+    {"cursor", FIELD_STRING, 0, 1, 100, NULL, "`next` of the page before"},                    \
+    {"fields", FIELD_STRING, 0, 1, 1000, NULL, "names with commas between: only these of each item"}
 
 struct page {
     size_t limit;
     int64_t cursor;             /* 0 = from the newest */
     char cursor_id[ID_SIZE];
+    const char *fields;         /* NULL = all */
+    char unknown[64];           /* a field that the items do not have */
     json_t *items;
+    int64_t total;              /* of all pages; -1 = was not asked for */
     int64_t last;               /* of the last item added */
     char last_id[ID_SIZE];
 };

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/rest/handlers.h"
 #include "api/rest/list.h"
 #include "api/rest/sandbox_json.h"
 #include "base/mem.h"
@@ -242,6 +243,7 @@ static void add_sandbox(void *ctx, const struct sandbox *sb)
 static int list_page(struct call *c, struct page *p, struct tag_filter *tags, struct err *e)
 {
     auto_image_row image = {0};
+    const char *order = call_query(c, "order") != NULL ? call_query(c, "order") : "newest";
     struct sandbox_filter f = {
         .app = call_query(c, "app"),
         .name = call_query(c, "name"),
@@ -252,6 +254,7 @@ static int list_page(struct call *c, struct page *p, struct tag_filter *tags, st
         .cursor_us = p->cursor,
         .cursor_id = p->cursor_id,
         .limit = page_limit(p),
+        .oldest_first = strcmp(order, "oldest") == 0,
     };
 
     if (read_tags(c, tags, e) < 0)
@@ -263,6 +266,8 @@ static int list_page(struct call *c, struct page *p, struct tag_filter *tags, st
             return -1;
         f.image = image.id;
     }
+    if (call_query_bool(c, "count", false) && store_sandbox_count(core_store(c->core), &f, &p->total, e) < 0)
+        return -1;
     return sandbox_list(c->core, &f, add_sandbox, p, e);
 }
 
@@ -518,6 +523,8 @@ static const struct field list_query[] = {
     {"name", FIELD_STRING, 0, 1, LIMIT_NAME, NULL, NULL},
     {"created_after", FIELD_NUMBER, 0, 0, 1e11, NULL, "seconds since the epoch, exclusive"},
     {"created_before", FIELD_NUMBER, 0, 0, 1e11, NULL, "seconds since the epoch, exclusive"},
+    {"order", FIELD_ENUM, 0, 0, 0, "newest|oldest", "by creation; default newest first"},
+    {"count", FIELD_BOOL, 0, 0, 0, NULL, "answer the number of all that match as `total`"},
     LIST_FIELDS,
 };
 static const struct field apps_query[] = {LIST_FIELDS};
@@ -545,7 +552,7 @@ static const struct field terminate_body[] = {
 const struct op rest_sandbox_ops[] = {
     {"sandbox.create", "POST", "/v1/sandboxes", "sandbox:create", 0,
      "Create a sandbox; answers once it runs", BODY(create_body), 201, create},
-    {"sandbox.list", "GET", "/v1/sandboxes", "sandbox:read", 0, "List sandboxes, newest first",
+    {"sandbox.list", "GET", "/v1/sandboxes", "sandbox:read", 0, "List sandboxes, by creation",
      QUERY(list_query), 200, list},
     {"sandbox.get", "GET", "/v1/sandboxes/{id}", "sandbox:read", 0,
      "A sandbox; with wait=exit once it has ended", QUERY(wait_query), 200, get},
@@ -556,6 +563,8 @@ const struct op rest_sandbox_ops[] = {
      terminate},
     {"sandbox.delete", "DELETE", "/v1/sandboxes/{id}", "sandbox:write", 0,
      "End it at once, remove record and output", NONE, 204, delete},
+    {"sandbox.events", "GET", "/v1/sandboxes/{id}/events", "sandbox:read", OP_STREAM,
+     "What happens to it as server-sent events: sandbox, expiring, exit", NONE, 200, sandbox_events},
     {"sandbox.tags", "GET", "/v1/sandboxes/{id}/tags", "sandbox:read", 0, "Tags and their revision",
      NONE, 200, tags_get},
     {"sandbox.set_tags", "PUT", "/v1/sandboxes/{id}/tags", "sandbox:write", OP_OPEN_BODY,
