@@ -123,7 +123,7 @@ int client_json(struct client *cl, const char *method, const char *path, const j
                 struct err *e)
 {
     struct curl_slist *headers = NULL;
-    auto_buf answer;
+    auto_buf answer = {0};
     auto_free char *text = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;
 
     buf_init(&answer, ANSWER_MAX);

@@ -48,6 +48,15 @@ struct cmd {
 /* Parses; -1 = go on, else the exit code. */
 int cmd_parse(const struct cmd *d, int *argc, char **argv);
 
+/* A command that is a family: "image import", "image ls". */
+struct subcommand {
+    const char *name;
+    int (*fn)(int argc, char **argv);
+    const char *about;
+};
+/* Runs the one that argv[1] names; without one, or with --help, lists them. The exit code. */
+int cmd_family(const char *family, const struct subcommand *table, size_t n, int argc, char **argv);
+
 /* "quicksand: message (hint)" on stderr; returns code. */
 int cmd_fail(const struct err *e, int code);
 

@@ -42,7 +42,7 @@ static int import(int argc, char **argv)
     struct err e = {0};
     struct stat st;
     json_t *image = NULL;
-    auto_buf path;
+    auto_buf path = {0};
     int fd = STDIN_FILENO, done = cmd_parse(&d, &argc, argv);
 
     if (done >= 0)
@@ -108,14 +108,11 @@ static int remove_images(int argc, char **argv)
 
 int cmd_image(int argc, char **argv)
 {
-    const char *what = argc > 1 ? argv[1] : "";
+    static const struct subcommand table[] = {
+        {"import", import, "import a root file system from a tar archive"},
+        {"ls", list, "list images"},
+        {"rm", remove_images, "remove images"},
+    };
 
-    if (strcmp(what, "import") == 0)
-        return import(argc - 1, argv + 1);
-    if (strcmp(what, "ls") == 0)
-        return list(argc - 1, argv + 1);
-    if (strcmp(what, "rm") == 0)
-        return remove_images(argc - 1, argv + 1);
-    fprintf(stderr, "usage: quicksand image import|ls|rm ...\n");
-    return EXIT_USAGE;
+    return cmd_family("image", table, array_len(table), argc, argv);
 }

@@ -37,7 +37,7 @@ static json_t *fetch(struct client *cl, const char *state, const char *app, stru
 
 static json_t *command_text(const json_t *command)
 {
-    auto_buf b;
+    auto_buf b = {0};
     const json_t *word;
     size_t i;
 

@@ -33,6 +33,26 @@ int cmd_parse(const struct cmd *d, int *argc, char **argv)
     return result;
 }
 
+int cmd_family(const char *family, const struct subcommand *table, size_t n, int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    bool help = strcmp(what, "--help") == 0 || strcmp(what, "-h") == 0 || strcmp(what, "help") == 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(what, table[i].name) == 0)
+            return table[i].fn(argc - 1, argv + 1);
+    if (*what != '\0' && !help) {
+        fprintf(stderr, "quicksand: unknown command '%s %s' ('quicksand %s --help' lists them)\n", family, what, family);
+        return EXIT_USAGE;
+    }
+    FILE *out = help ? stdout : stderr;
+    fprintf(out, "usage: quicksand %s COMMAND ...\n\n", family);
+    for (size_t i = 0; i < n; i++)
+        fprintf(out, "  %-9s %s\n", table[i].name, table[i].about);
+    fprintf(out, "\n'quicksand %s COMMAND --help' tells more.\n", family);
+    return help ? 0 : EXIT_USAGE;
+}
+
 int cmd_fail(const struct err *e, int code)
 {
     const char *hint = e->hint[0] != '\0' ? e->hint : "";

@@ -84,14 +84,11 @@ static int remove_tokens(int argc, char **argv)
 
 int cmd_token(int argc, char **argv)
 {
-    const char *what = argc > 1 ? argv[1] : "";
+    static const struct subcommand table[] = {
+        {"create", create, "make a token and print it"},
+        {"ls", list, "list tokens"},
+        {"rm", remove_tokens, "remove tokens"},
+    };
 
-    if (strcmp(what, "create") == 0)
-        return create(argc - 1, argv + 1);
-    if (strcmp(what, "ls") == 0)
-        return list(argc - 1, argv + 1);
-    if (strcmp(what, "rm") == 0)
-        return remove_tokens(argc - 1, argv + 1);
-    fprintf(stderr, "usage: quicksand token create|ls|rm ...\n");
-    return EXIT_USAGE;
+    return cmd_family("token", table, array_len(table), argc, argv);
 }

@@ -50,7 +50,7 @@ char *table_age(const json_t *at)
 
 json_t *table_join(const json_t *texts)
 {
-    auto_buf b;
+    auto_buf b = {0};
     const json_t *text;
     size_t i;
 

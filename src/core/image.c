@@ -149,7 +149,7 @@ static const struct grpc_ops import_ops = {
 
 static void send_message(struct image_import *im, const Quicksand__Node__ImageImportRequest *m)
 {
-    auto_buf b;
+    auto_buf b = {0};
     size_t n = quicksand__node__image_import_request__get_packed_size(m);
 
     buf_init(&b, n + 1);

@@ -189,7 +189,7 @@ static bool body_is_long(const struct h1 *h)
 static void respond(struct http_stream *st, int status, const struct http_header *fields, size_t n, bool ends)
 {
     struct h1 *h = st->conn;
-    auto_buf b;
+    auto_buf b = {0};
     const char *length = http_header_get(fields, n, "content-length");
 
     if (h->owes_continue && status < 300)
@@ -263,7 +263,7 @@ static void end_body(struct http_stream *st, const struct http_header *trailers,
         return;
     }
     if (h->is_chunked_out) {
-        auto_buf b;
+        auto_buf b = {0};
         buf_init(&b, RESPONSE_HEAD_MAX);
         (void)buf_adds(&b, "0\r\n");
         for (size_t i = 0; i < n; i++)

@@ -182,7 +182,7 @@ char *net_signer_jwt(const struct net_signer *s, const char *claims, struct err 
 {
     unsigned char signature[NET_SIGNATURE_SIZE];
     auto_free char *head = mem_printf("{\"alg\":\"ES256\",\"kid\":\"%s\",\"typ\":\"JWT\"}", s->kid);
-    auto_buf b;
+    auto_buf b = {0};
 
     buf_init(&b, 2 * (strlen(head) + strlen(claims)) + 256);
     add_base64url(&b, (const unsigned char *)head, strlen(head));

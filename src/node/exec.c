@@ -125,7 +125,7 @@ void op_exec_start(struct op *op)
     const Quicksand__Node__ExecStartRequest *rq = (Quicksand__Node__ExecStartRequest *)op->rq;
     struct mon_exec m;
     struct err e;
-    auto_buf spec;
+    auto_buf spec = {0};
 
     buf_init(&spec, LIMIT_CHANNEL_MESSAGE);
     if (exec_request(op->node, rq, &m, &spec, &e) < 0)

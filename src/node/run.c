@@ -222,7 +222,7 @@ void op_exec_run(struct op *op)
     struct run *run = op_state(op, sizeof *run);
     struct mon_exec m;
     struct err e;
-    auto_buf spec;
+    auto_buf spec = {0};
 
     op->on_free = free_run;
     op->on_gone = op_drop;

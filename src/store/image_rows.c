@@ -135,7 +135,7 @@ int store_image_list(struct store *s, int64_t cursor_us, const char *cursor_id, 
     db_bind_text(st, 2, cursor_id);
     db_bind_int(st, 3, (int64_t)limit);
     while ((r = db_step(s, st, e)) == 1) {
-        auto_image_row row;
+        auto_image_row row = {0};
         read_row(st, &row);
         fn(ctx, &row);
     }

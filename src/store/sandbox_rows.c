@@ -248,7 +248,7 @@ static int each(struct store *s, sqlite3_stmt *st, store_sandbox_fn fn, void *ct
     int r;
 
     while ((r = db_step(s, st, e)) == 1) {
-        auto_sandbox_row row;
+        auto_sandbox_row row = {0};
         read_row(st, &row);
         fn(ctx, &row);
     }
@@ -325,7 +325,7 @@ int store_sandbox_list(struct store *s, const struct sandbox_filter *f, store_sa
                        void *ctx, struct err *e)
 {
     const char *after = f->oldest_first ? ">" : "<", *order = f->oldest_first ? "ASC" : "DESC";
-    auto_buf sql;
+    auto_buf sql = {0};
 
     buf_init(&sql, 64 * 1024);
     buf_adds(&sql, "SELECT " COLUMNS " FROM sandboxes WHERE (1 << state) & :states");
@@ -343,7 +343,7 @@ int store_sandbox_list(struct store *s, const struct sandbox_filter *f, store_sa
 
 int store_sandbox_count(struct store *s, const struct sandbox_filter *f, int64_t *ret, struct err *e)
 {
-    auto_buf sql;
+    auto_buf sql = {0};
 
     buf_init(&sql, 64 * 1024);
     buf_adds(&sql, "SELECT count(*) FROM sandboxes WHERE (1 << state) & :states");

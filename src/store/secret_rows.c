@@ -130,7 +130,7 @@ static int each(struct store *s, sqlite3_stmt *st, store_secret_fn fn, void *ctx
     int r;
 
     while ((r = db_step(s, st, e)) == 1) {
-        auto_secret_row row;
+        auto_secret_row row = {0};
         read_row(st, &row);
         fn(ctx, &row);
     }

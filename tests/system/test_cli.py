@@ -42,6 +42,20 @@ def box(cli):
     cli("rm", name)
 
 
+FAMILIES = {"image": ("import", "ls", "rm"), "token": ("create", "ls", "rm")}
+COMMANDS = [(c,) for c in ("run", "create", "exec", "sh", "ps", "cp", "logs", "kill", "rm", "inspect", *FAMILIES)]
+COMMANDS += [(f, c) for f, names in FAMILIES.items() for c in names]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_tells_its_usage(cli, command):
+    r = cli(*command, "--help", check=0)
+    assert r.stdout.startswith(b"usage: quicksand " + " ".join(command).encode()) and r.stderr == b""
+    r = cli(*command, "--no-such-option")
+    assert r.returncode in (2, 125) and r.stdout == b""
+    assert b"--no-such-option" in r.stderr and r.stderr.startswith(b"quicksand: ") and r.stderr.count(b"\n") == 1
+
+
 def one_line(r):
     assert r.stderr.startswith(b"quicksand: ") and r.stderr.count(b"\n") == 1, r.stderr
     return r.stderr.decode()

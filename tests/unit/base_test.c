@@ -20,7 +20,7 @@
 
 static void buffers_keep_their_cap(void **state)
 {
-    auto_buf b;
+    auto_buf b = {0};
 
     buf_init(&b, 10);
     assert_int_equal(buf_adds(&b, "12345"), 0);
@@ -39,7 +39,7 @@ static void buffers_keep_their_cap(void **state)
 
 static void an_empty_buffer_has_a_text(void **state)
 {
-    auto_buf b;
+    auto_buf b = {0};
     size_t len = 7;
 
     buf_init(&b, 4);

@@ -127,7 +127,7 @@ static void test_heads(void **state)
 {
     for (size_t i = 0; i < array_len(rows); i++) {
         struct h1_head hd;
-        auto_free char *mem;
+        auto_free char *mem = NULL;
         int status = parse(rows[i].text, rows[i].len, &hd, &mem);
         if (status != rows[i].status)
             fail_msg("row %zu: %d, not %d: %s", i, status, rows[i].status, rows[i].text);
@@ -149,7 +149,7 @@ static void test_heads_in_pieces(void **state)
 static void test_head_values(void **state)
 {
     struct h1_head hd;
-    auto_free char *mem;
+    auto_free char *mem = NULL;
 
     assert_int_equal(parse(T("PUT /a/b?c=d HTTP/1.1\r\nHOST: h:1\r\nX-Y:  v w \t\r\nContent-Length: 12\r\n"
                              "Connection: foo, Close\r\nExpect: 100-Continue\r\n\r\nrest"), &hd, &mem), 0);

@@ -167,7 +167,7 @@ static void image_names(void **state)
 static void cut_texts(void **state)
 {
     static const char whole[] = "a\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80z";
-    auto_buf out;
+    auto_buf out = {0};
 
     /* wherever it is cut, the parts join to the same */
     for (size_t cut = 0; cut < sizeof whole; cut++) {
@@ -195,7 +195,7 @@ static void broken_texts(void **state)
     };
 
     for (size_t i = 0; i < array_len(cases); i++) {
-        auto_buf out;
+        auto_buf out = {0};
         buf_init(&out, 100);
         assert_int_equal(utf8_take(cases[i].in, strlen(cases[i].in), true, &out), strlen(cases[i].in));
         assert_string_equal(buf_str(&out), cases[i].out);

@@ -80,7 +80,7 @@ static void send_batch(struct follow *f, const struct side *s, const struct buf 
 {
     M(TaskLogsBatch) m = MODAL__CLIENT__TASK_LOGS_BATCH__INIT;
     M(TaskLogs) item, *items[] = {&item};
-    auto_buf entry;
+    auto_buf entry = {0};
 
     buf_init(&entry, 96 * SOURCES_MAX);
     put_entry(f, &entry);
@@ -144,7 +144,7 @@ static void on_data(void *ctx, uint64_t offset, const void *p, size_t n)
 {
     struct side *s = ctx;
     uint64_t expected = s->offset + s->nrest;
-    auto_buf raw, text;
+    auto_buf raw = {0}, text = {0};
 
     if (offset > expected) {            /* a reader that is too slow or too late must be told */
         m_warn(s->src->f->c, "%" PRIu64 " bytes of output of %s are not kept any more", offset - expected, s->src->sandbox);
@@ -169,7 +169,7 @@ static void on_end(void *ctx, const struct err *e)
     struct side *s = ctx;
     struct follow *f = s->src->f;
     struct mcall *c = f->c;
-    auto_buf text;
+    auto_buf text = {0};
 
     /* Without an entry point, or when its output is gone, nothing will come. */
     if (e != NULL && e->code != ERR_NOT_FOUND && e->code != ERR_GONE) {

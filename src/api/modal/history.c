@@ -126,7 +126,7 @@ static void reply_counts(struct history *h)
 
 static void add_entry(struct history *h, const char *p, size_t n)
 {
-    auto_buf text;
+    auto_buf text = {0};
 
     buf_init(&text, 4 * n + 4);
     (void)utf8_take(p, n, true, &text);

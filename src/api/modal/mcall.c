@@ -116,7 +116,7 @@ static void add_retry_policy(struct mcall *c, enum grpc_status status, const cha
     M(Any) any = MODAL__CLIENT__ANY__INIT, *details[] = {&any};
     M(RPCStatus) st = MODAL__CLIENT__RPCSTATUS__INIT;
     uint8_t value[32];
-    auto_buf text;
+    auto_buf text = {0};
 
     policy.has_retry_after_secs = true;
     policy.retry_after_secs = RETRY_CAPACITY_S;
@@ -168,7 +168,7 @@ void m_refuse(struct mcall *c, enum grpc_status status, const char *fmt, ...)
 void m_warn(struct mcall *c, const char *fmt, ...)
 {
     char text[400], encoded[1200];
-    auto_buf value;
+    auto_buf value = {0};
     va_list ap;
 
     if (c->grpc == NULL || c->nwarnings == WARNINGS_MAX)

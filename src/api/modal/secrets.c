@@ -75,7 +75,7 @@ static void look_up(struct mcall *c, const struct environment_row *env, const ch
 {
     const M(SecretGetOrCreateRequest) *rq = REQ(c, SecretGetOrCreateRequest);
     auto_secret_row row = {0};
-    auto_buf missing;
+    auto_buf missing = {0};
     struct err e;
 
     buf_init(&missing, 300);

@@ -79,7 +79,7 @@ static void on_data(void *ctx, int stream, uint64_t offset, const void *p, size_
 {
     struct events *ev = ctx;
     struct side *s = &ev->sides[stream - 1];
-    auto_buf joined;
+    auto_buf joined = {0};
 
     buf_init(&joined, n + sizeof s->tail);
     if (offset != s->sent + s->ntail)

@@ -73,7 +73,7 @@ static void create(struct call *c)
     struct token t;
     char secret[TOKEN_SECRET_LEN + 1];
     double expires_s = call_number(c, "expires_s", 0);
-    auto_buf scopes;
+    auto_buf scopes = {0};
 
     buf_init(&scopes, sizeof t.scopes);
     if (read_scopes(c, &scopes, &e) < 0 ||

@@ -210,7 +210,7 @@ static void start_try(void *arg)
     struct probe *p = arg;
     struct mon_exec m;
     struct err e;
-    auto_buf spec;
+    auto_buf spec = {0};
 
     buf_init(&spec, LIMIT_CHANNEL_MESSAGE);
     if (make_try(p, &m, &spec, &e) < 0)

@@ -221,7 +221,7 @@ void router_exec_start(struct op *op)
     struct command c = {0};
     struct mon_exec exec;
     struct err e;
-    auto_buf spec;
+    auto_buf spec = {0};
 
     buf_init(&spec, LIMIT_CHANNEL_MESSAGE);
     if (router_sandbox(op, rq->task_id, rq->container_id, s->sandbox, &e) < 0) {
