@@ -1,8 +1,11 @@
 """
 Fixtures of the SDK tests. The daemon and its factory are those of tests/system.
 
-clients   where each client is installed: {"js-0.11.1": path, ...}, or why it is not
-programs  the started client programs of this session
+clients     where each client is installed: {"js-0.11.1": path, ...}, or why it is not
+programs    the started client programs of this session
+generation  v1 and v2; v1 with --long alone
+
+Without --long a core is run: what bears neither the mark `long` nor `rest`. With it everything is.
 """
 
 import importlib.util
@@ -27,6 +30,24 @@ for name in dir(system_conftest):
         globals()[name] = getattr(system_conftest, name)
 
 import programs as sdk_programs  # noqa: E402
+
+
+def pytest_configure(config):
+    system_conftest.pytest_configure(config)
+    config.addinivalue_line("markers", "rest: not of the core; runs with --long")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--long"):
+        return
+    chosen = [i for i in items if not (i.get_closest_marker("long") or i.get_closest_marker("rest"))]
+    config.hook.pytest_deselected(items=[i for i in items if i not in chosen])
+    items[:] = chosen
+
+
+@pytest.fixture(params=[pytest.param("v1", marks=pytest.mark.rest), "v2"])
+def generation(request):
+    return request.param
 
 
 @pytest.fixture(scope="session")

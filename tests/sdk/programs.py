@@ -22,6 +22,18 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 GENERATIONS = ("v1", "v2")
 CASE_S = 280
+# What runs without --long: the newest JavaScript, Python and Go all in v2, and of everything else the files where it is another
+# code of the client or of the server that answers. Commands and files inside a sandbox are the same calls in both generations.
+CORE = {
+    ("js-0.11.1", "v2"): None,
+    ("js-0.11.1", "v1"): {"sandbox", "stdio"},
+    ("js-0.9.0", "v2"): {"sandbox"},
+    ("js-0.9.0", "v1"): {"exec"},
+    ("python", "v2"): None,
+    ("python", "v1"): {"sandbox"},
+    ("go", "v2"): None,
+    ("go", "v1"): {"sandbox"},
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +45,17 @@ class Program:
     generation: str
 
     @property
+    def topic(self):
+        return self.path.stem.removeprefix("case_").removesuffix("_test")
+
+    @property
     def id(self):
-        return f"{self.client}-{self.generation}-{self.path.stem.removeprefix('case_').removesuffix('_test')}"
+        return f"{self.client}-{self.generation}-{self.topic}"
+
+    @property
+    def is_core(self):
+        topics = CORE.get((self.client, self.generation), set())
+        return topics is None or self.topic in topics
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +67,10 @@ class Case:
     @property
     def id(self):
         return f"{self.program.id}: {self.name}"
+
+    @property
+    def is_core(self):
+        return self.program.is_core and not self.long
 
 
 JS_CASE = re.compile(r'^(test|long)\("([^"]+)",(?: \{([^}]*)\},)?', re.M)

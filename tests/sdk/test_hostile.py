@@ -21,11 +21,6 @@ HOSTILE = sdk_programs.HERE / "js/hostile"
 ROUTER_HOST = "127.0.0.2"
 
 
-@pytest.fixture(params=sdk_programs.GENERATIONS)
-def generation(request):
-    return request.param
-
-
 def env_of(daemon, installed, generation, home, server_port=None):
     env = sdk_programs.base_env(daemon, generation, home)
     env["QS_MODAL_MODULE"] = str(installed("js-0.11.1") / "node_modules/modal/dist/index.js")

@@ -37,11 +37,6 @@ class Cli:
         return json.loads(self(*arguments, "--json"))
 
 
-@pytest.fixture(params=sdk_programs.GENERATIONS)
-def generation(request):
-    return request.param
-
-
 def make_cli(daemon, installed, tmp_path, generation):
     env = sdk_programs.base_env(daemon, generation, tmp_path)
     env.update(COLUMNS="200", NO_COLOR="1")

@@ -4,7 +4,7 @@ import pytest
 
 import programs as sdk_programs
 
-CASES = [pytest.param(c, id=c.id, marks=[pytest.mark.long] if c.long else []) for c in sdk_programs.all_cases()]
+CASES = [pytest.param(c, id=c.id, marks=[] if c.is_core else [pytest.mark.rest]) for c in sdk_programs.all_cases()]
 
 
 @pytest.mark.parametrize("case", CASES)

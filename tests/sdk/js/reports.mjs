@@ -1,6 +1,6 @@
 /* reports.mjs - what users of sandbox platforms reported as broken, tried through this SDK. UR-n is the number of a report. */
-import { assert, client, create, crypto, end, fromName, list, long, main, rejects, run, sandbox, sha256, sleep, test, unique,
-         withSandbox } from "./harness.mjs";
+import { app, assert, client, create, crypto, end, fromName, isV2, list, long, main, rejects, run, sandbox, sha256, sleep, test, unique,
+         version, withSandbox } from "./harness.mjs";
 
 const sh = (script) => ["sh", "-c", script];
 
@@ -353,6 +353,159 @@ test("UR-056 names at the limits", async () => {
     for (const name of ["x".repeat(65), "é", "a/b", "x\n", `ap-${"0".repeat(22)}`]) {
         await rejects(create({ name }));
     }
+});
+
+test("UR-017 a terminal is a terminal", async () => {
+    const sb = await sandbox();
+    const p = await sb.exec(sh("tty; stty size; trap 'echo interrupted; exit 9' INT; echo ready; while :; do sleep 0.1; done"), { pty: true });
+    let seen = "", sent = false;
+    for await (const chunk of p.stdout) {
+        seen += chunk;
+        if (!sent && seen.includes("ready")) {
+            sent = true;
+            await p.stdin.writeText("\x03");
+        }
+    }
+    assert.match(seen, /^\/dev\/pts\/\d+\r\n[1-9]\d* [1-9]\d*\r\nready\r\n(\^C)?interrupted\r\n$/);
+    assert.equal(await p.wait(), 9);
+});
+
+test("UR-035 many exits at once keep their codes", { alone: true }, async () => {
+    const sb = await sandbox();
+    const codes = Array.from({ length: 100 }, (_, i) => (i * 7) % 256);
+    assert.deepEqual(await Promise.all(codes.map(async (code) => (await sb.exec(sh(`exit ${code}`))).wait())), codes);
+});
+
+test("UR-036 start-up files are not read", async () => {
+    await withSandbox({}, async (sb) => {
+        await run(sb, sh("for f in .bashrc .profile .bash_profile .zshenv; do echo 'read x; exit 3' >/root/$f; done"));
+        assert.deepEqual(await run(sb, ["echo", "ok"]), { stdout: "ok\n", stderr: "", code: 0 });
+        assert.equal((await run(sb, sh("echo ok"))).stdout, "ok\n");
+        assert.equal((await run(sb, ["bash", "-c", "echo ok"])).stdout, "ok\n");
+    });
+});
+
+test("UR-044 times and resources that are none", async () => {
+    const name = unique("none");
+    for (const params of [{ timeoutMs: -1000 }, { timeoutMs: 1500 }, { idleTimeoutMs: -1000 }, { cpu: -0.5 }, { cpu: Number.NaN },
+                          { memoryMiB: -1 }, { memoryMiB: 2 ** 53 }]) {
+        await rejects(create({ name, ...params }));
+    }
+    await withSandbox({ name }, async (sb) => assert.equal((await run(sb, ["echo", "ok"])).stdout, "ok\n"));
+    await rejects((await sandbox()).exec(["true"], { timeoutMs: -1000 }));
+    await rejects((await sandbox()).exec(["true"], { timeoutMs: 0 }));
+});
+
+test("UR-045 times that are very long", async () => {
+    for (const timeoutMs of [86_400_000, (2 ** 31 - 1) * 1000, (2 ** 32 + 5) * 1000]) {
+        const made = await create({ timeoutMs }).catch((e) => e);
+        if (made instanceof Error) {
+            assert.match(made.message, /timeout|invalid uint32: 4294967301/i);
+            assert.ok(timeoutMs > 86_400_000);
+        } else {
+            await sleep(6000);
+            assert.equal(await made.poll(), null);
+            await end(made);
+        }
+    }
+    const sb = await sandbox();
+    for (const timeoutMs of [86_400_000, (2 ** 32 + 2) * 1000]) {
+        const r = await run(sb, sh("sleep 3; echo done"), { timeoutMs }).catch((e) => e);
+        assert.ok(r instanceof Error ? /timeout|invalid uint32/i.test(r.message) : r.stdout === "done\n", String(r?.message ?? r?.code));
+    }
+});
+
+test("UR-049 terminate, run and tag at once", { alone: true }, async () => {
+    for (let i = 0; i < 12; i++) {
+        const sb = await create();
+        const later = (fn) => sleep(crypto.randomInt(50)).then(fn).catch((e) => e);
+        const done = await Promise.all([later(() => sb.exec(["true"]).then((p) => p.wait())), later(() => sb.terminate({ wait: true })),
+                                        version.startsWith("0.9") && isV2 ? 137 : later(() => sb.setTags({ a: "b" }))]);
+        assert.equal(done[1], 137, String(done[1]));
+        done.forEach((d) => assert.ok(!(d instanceof Error) || !/internal/i.test(d.message), String(d)));
+    }
+});
+
+test("UR-052 the main process is told before it is killed", { not: "0.9.0-v2" }, async () => {
+    const sb = await create({ command: sh("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.1; done") });
+    const reader = sb.stdout.getReader();
+    assert.equal((await reader.read()).value, "ready\n");
+    const ending = (await client.sandboxes.fromId(sb.sandboxId)).terminate({ wait: true });
+    let rest = "";
+    for (let r = await reader.read(); !r.done; r = await reader.read()) {
+        rest += r.value;
+    }
+    assert.equal(rest, "bye\n");
+    await ending;
+});
+
+test("UR-061 tags belong to the user alone", { not: "0.9.0-v2" }, async () => {
+    const tags = { app: "ap-0000000000000000000000", app_id: "x", name: "other", "quicksand.app": "x", modal: "y" };
+    await withSandbox({ tags }, async (sb) => {
+        assert.deepEqual(await sb.getTags(), tags);
+        const seen = [];
+        for await (const s of list({ appId: app.appId, tags: { app_id: "x" } })) {
+            seen.push(s.sandboxId);
+        }
+        assert.deepEqual(seen, [sb.sandboxId]);
+        await rejects(fromName("other"), "NotFoundError");
+    }).catch((e) => assert.match(e.message, /tag/i));
+});
+
+test("UR-067 text that is none", async () => {
+    const f = (await sandbox()).filesystem;
+    await f.writeBytes(Buffer.from([0x61, 0xff, 0x62]), "/tmp/latin");
+    const text = await f.readText("/tmp/latin").catch((e) => e);
+    assert.ok(text instanceof Error || text === "a\ufffdb", String(text));
+});
+
+test("UR-068 a directory over a file", async () => {
+    const f = (await sandbox()).filesystem, p = `/tmp/${unique("plain")}`;
+    await f.writeText("x", p);
+    await rejects(f.makeDirectory(p), ["SandboxFilesystemPathAlreadyExistsError", "SandboxFilesystemNotADirectoryError"]);
+    await rejects(f.makeDirectory(`${p}/below`), "SandboxFilesystemNotADirectoryError");
+    assert.equal(await f.readText(p), "x");
+});
+
+test("UR-071 each error has its class", async () => {
+    const sb = await sandbox(), f = sb.filesystem, d = `/tmp/${unique("errors")}`;
+    await f.writeText("x", `${d}/file`);
+    await rejects(f.readText(`${d}/no`), "SandboxFilesystemNotFoundError");
+    await rejects(f.readText(d), "SandboxFilesystemIsADirectoryError");
+    await rejects(f.listFiles(`${d}/file`), "SandboxFilesystemNotADirectoryError");
+    await rejects(f.remove(d), "SandboxFilesystemDirectoryNotEmptyError");
+    await rejects(f.makeDirectory(d, { createParents: false }), "SandboxFilesystemPathAlreadyExistsError");
+});
+
+test("UR-073 a burst of changes is not lost without a word", { alone: true }, async () => {
+    const sb = await sandbox(), f = sb.filesystem, w = `/tmp/${unique("burst")}`;
+    await f.makeDirectory(w);
+    const seen = new Set();
+    const watching = (async () => {
+        for await (const e of f.watch(w, { recursive: true, timeoutMs: 60_000 })) {
+            e.paths.forEach((p) => seen.add(p));
+            if (seen.size < 100) {
+                await sleep(5);
+            }
+            if (seen.has(`${w}/last`)) {
+                break;
+            }
+        }
+    })().catch((e) => e);
+    await sleep(1000);
+    await run(sb, sh(`cd ${w}; i=0; while [ $i -lt 5000 ]; do : >n$i; i=$((i+1)); done; sleep 1; : >last`));
+    const failed = await watching;
+    assert.ok(failed instanceof Error || seen.size === 5001, `${seen.size} of 5001 files were seen`);
+});
+
+test("UR-075 a link is removed, not what it leads to", async () => {
+    const sb = await sandbox(), f = sb.filesystem, d = `/tmp/${unique("kept")}`;
+    await f.writeText("x", `${d}/file`);
+    await run(sb, ["ln", "-s", d, `${d}.link`]);
+    await f.remove(`${d}.link`, { recursive: true });
+    assert.equal(await f.readText(`${d}/file`), "x");
+    await rejects(f.remove(""));
+    await rejects(f.remove(`${d}/..`, { recursive: true }));
 });
 
 await main();

@@ -2,12 +2,13 @@
 
 import concurrent.futures
 import os
+import re
 import threading
 import time
 
 import modal
 import modal.exception as ex
-from kit import APP_NAME, alone, create, raises, run, sandbox, sha256, shared, unique, within
+from kit import APP_NAME, alone, app, create, raises, run, sandbox, sha256, shared, unique, within
 
 
 def sh(script):
@@ -257,6 +258,152 @@ def test_075_what_must_not_be_removed():
     with raises(ex.Error):
         shared().filesystem.remove("/", recursive=True)
     assert len(shared().filesystem.list_files("/")) > 5
+
+
+def test_010_nobody_reads():
+    with sandbox() as sb:
+        sb.exec("yes")
+        time.sleep(2)
+        with within(5):
+            assert run(sb, "echo", "ok")[0] == "ok\n"
+
+
+def test_017_a_terminal():
+    p = shared().exec(*sh("tty; stty size; stty -echo; echo ready; read -r x; echo got $x"), pty=True)
+    text = ""
+    for chunk in p.stdout:
+        text += chunk
+        if text.endswith("ready\r\n"):
+            p.stdin.write("typed\n")
+            p.stdin.drain()
+    assert re.fullmatch(r"/dev/pts/\d+\r\n[1-9]\d* [1-9]\d*\r\nready\r\ngot typed\r\n", text), text
+    assert p.wait() == 0
+
+
+def test_030_here_documents():
+    assert run(shared(), *sh("cat > /tmp/t <<'EOF'\nline\n  EOF\nEOF\nwc -l </tmp/t"))[0].strip() == "2"
+    run(shared(), *sh("cat <<EOF\nnever ended"))
+    assert run(shared(), "echo", "ok")[0] == "ok\n"
+
+
+@alone
+def test_035_many_exits():
+    sb = shared()
+    codes = [i * 7 % 256 for i in range(100)]
+    with concurrent.futures.ThreadPoolExecutor(25) as pool:
+        assert list(pool.map(lambda code: sb.exec(*sh(f"exit {code}")).wait(), codes)) == codes
+
+
+def test_036_start_up_files():
+    with sandbox() as sb:
+        run(sb, *sh("for f in .bashrc .profile .bash_profile .zshenv; do echo 'read x; exit 3' >/root/$f; done"))
+        assert run(sb, "echo", "ok") == ("ok\n", "", 0)
+        assert run(sb, "bash", "-c", "echo ok")[0] == "ok\n"
+
+
+def test_044_values_that_are_none():
+    name = unique("none")
+    # A timeout of 0 is the same on the wire as none at all: it is the usual lifetime.
+    for options in ({"timeout": -1}, {"idle_timeout": 0}, {"idle_timeout": -1}, {"cpu": -0.5}, {"memory": -1}):
+        with raises((ex.Error, ValueError), what=options):
+            create(name=name, **options)
+    with sandbox(name=name) as sb:
+        assert run(sb, "echo", "ok")[0] == "ok\n"
+    with raises((ex.Error, ValueError)):
+        shared().exec("true", timeout=-1)
+
+
+def test_045_very_long_times():
+    for seconds in (86400, 2**31 - 1):
+        try:
+            with sandbox(timeout=seconds) as sb:
+                assert sb.poll() is None
+        except ex.Error as e:
+            assert seconds > 86400 and "timeout" in str(e).lower(), e
+    assert run(shared(), *sh("sleep 2; echo done"), timeout=86400)[0] == "done\n"
+
+
+@alone
+def test_049_terminate_run_and_tag_at_once():
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        for _ in range(8):
+            sb = create()
+            other = modal.Sandbox.from_id(sb.object_id)
+            calls = [pool.submit(lambda: sb.exec("true").wait()), pool.submit(lambda: other.set_tags({"a": "b"})),
+                     pool.submit(lambda: sb.terminate(wait=True))]
+            for call in calls:
+                error = call.exception(timeout=60)
+                assert error is None or isinstance(error, ex.Error) and not isinstance(error, ex.InternalError), repr(error)
+            assert modal.Sandbox.from_id(sb.object_id).poll() == 137
+
+
+def test_052_the_main_process_is_told():
+    sb = create(*sh("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.1; done"))
+    lines = iter(sb.stdout)
+    assert next(lines) == "ready\n"
+    modal.Sandbox.from_id(sb.object_id).terminate()
+    assert list(lines) == ["bye\n"]
+
+
+@alone
+def test_057_all_are_listed_once_while_some_end():
+    in_app = modal.App.lookup(unique("app"), create_if_missing=True)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: create(app=in_app), range(40)))
+        ending = [sb.object_id for sb in made[:8]]
+        ends = [pool.submit(sb.terminate) for sb in made[:8]]
+        seen = [sb.object_id for sb in modal.Sandbox.list(app_id=in_app.app_id)]
+        assert len(seen) == len(set(seen))
+        assert {sb.object_id for sb in made} - set(ending) <= set(seen)
+        for e in ends:
+            e.result()
+        list(pool.map(lambda sb: sb.terminate(), made[8:]))
+
+
+def test_060_tags():
+    with sandbox(tags={"a": "1", "b": "2", "c.d/e": "wért"}) as sb:
+        def found(**tags):
+            return sb.object_id in [s.object_id for s in modal.Sandbox.list(app_id=app.app_id, tags=tags)]
+
+        assert found(a="1") and found(a="1", b="2") and not found(a="2") and not found(a="1", b="3")
+        sb.set_tags({"c": "3"})
+        assert sb.get_tags() == {"c": "3"} and found(c="3") and not found(a="1")
+        with raises(ex.Error):
+            sb.set_tags({"long": "x" * 10240})
+        assert sb.get_tags() == {"c": "3"}
+
+
+@alone
+def test_070_readers_never_see_half():
+    sb = shared()
+    both = [c * (4 << 20) for c in (b"A", b"B")]
+    sb.filesystem.write_bytes(both[0], "/tmp/whole")
+    p = sb.exec(*sh("while [ ! -e /tmp/stop ]; do sha256sum </tmp/whole; done"))
+    for i in range(8):
+        sb.filesystem.write_bytes(both[i % 2], "/tmp/whole")
+    sb.filesystem.write_text("", "/tmp/stop")
+    assert {line.split()[0] for line in p.stdout.read().splitlines()} <= {sha256(b) for b in both}
+    assert run(sb, *sh("ls -A /tmp | grep -c whole"))[0] == "1\n"
+
+
+def test_071_each_error_has_its_class():
+    f, d = shared().filesystem, f"/tmp/{unique('errors')}"
+    f.write_text("x", d + "/file")
+    for kind, call in ((ex.SandboxFilesystemNotFoundError, lambda: f.read_text(d + "/no")),
+                       (ex.SandboxFilesystemIsADirectoryError, lambda: f.read_text(d)),
+                       (ex.SandboxFilesystemNotADirectoryError, lambda: f.list_files(d + "/file")),
+                       (ex.SandboxFilesystemDirectoryNotEmptyError, lambda: f.remove(d)),
+                       (ex.SandboxFilesystemPathAlreadyExistsError, lambda: f.make_directory(d, create_parents=False))):
+        with raises(kind):
+            call()
+
+
+def test_075_a_link_is_removed():
+    f, d = shared().filesystem, f"/tmp/{unique('kept')}"
+    f.write_text("x", d + "/file")
+    run(shared(), "ln", "-s", d, d + ".link")
+    f.remove(d + ".link", recursive=True)
+    assert f.read_text(d + "/file") == "x"
 
 
 def long_022_a_silent_command():

@@ -78,7 +78,7 @@ def run(sb, *argv, **options):
 
 
 @contextlib.contextmanager
-def raises(kind, text=None):
+def raises(kind, text=None, what=""):
     try:
         yield
     except kind as e:
@@ -86,7 +86,7 @@ def raises(kind, text=None):
         return
     except Exception as e:
         raise AssertionError(f"expected {kind}, got {e!r}") from e
-    raise AssertionError(f"expected {kind}, there was none")
+    raise AssertionError(f"expected {kind}, there was none {what}")
 
 
 @contextlib.contextmanager
