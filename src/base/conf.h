@@ -30,6 +30,12 @@ struct conf {
     char user_image[64];
     uint32_t pool_size;         /* slots kept ready; default 8 */
     uint32_t max_sandboxes;     /* admission limit of this node */
+    uint32_t memory_request_percent;    /* of the host's memory that sandboxes may have set aside */
+    uint32_t default_cpu_percent;       /* of the host, for a sandbox that does not say */
+    uint32_t default_memory_percent;
+    uint32_t default_disk_mb;
+    uint32_t default_pids;
+    uint32_t spool_mb;          /* kept output of a sandbox, all its commands together */
     uint64_t trees_bytes;       /* most of the btrfs image, which grows */
     uint32_t id_base_range;     /* first 65536-id range is id_base_range * 65536; default 16384 */
     char cgroup_name[64];       /* directory under each hierarchy; default "quicksand" */

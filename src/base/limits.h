@@ -35,6 +35,7 @@
 #define LIMIT_OUTPUT_BYTES     (1024LL * 1024 * 1024)  /* unread output of an exec, default */
 #define LIMIT_ROUTER_OUTPUT_BYTES (8LL * 1024 * 1024 * 1024)   /* the same for Modal's clients, who read files this way */
 #define LIMIT_LOG_BYTES        (64LL * 1024 * 1024)    /* kept output of the entry point, default */
+#define LIMIT_SPOOL_BYTES      (10LL * 1024 * 1024 * 1024)   /* unread output of a sandbox, all execs together */
 #define LIMIT_STDIN_CHUNK      (32 * 1024)         /* one stdin message */
 #define LIMIT_READ_CHUNK       (56 * 1024)         /* one output message */
 
@@ -55,6 +56,11 @@
 #define LIMIT_PIDS_MIN         4
 #define LIMIT_PIDS_MAX         (1024 * 1024)
 #define LIMIT_PIDS_DEFAULT     4096
+#define LIMIT_WEIGHT_MAX       10000               /* of cpu_weight and io_weight; 100 is usual */
+#define LIMIT_NOFILE_MIN       16                  /* open files a process */
+#define LIMIT_NOFILE_MAX       1048576
+#define LIMIT_NOFILE_DEFAULT   65536               /* or the host's own ceiling, if that is lower */
+#define LIMIT_DISK_MB_MAX      (1024LL * 1024 * 1024)
 #define LIMIT_LAYERS           64                  /* base layers a sandbox mounts */
 #define LIMIT_SANDBOXES        20000               /* a node */
 

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/sandbox.h"
 #include "core/token.h"
 #include "http/grpc.h"
 #include "json/json.h"
@@ -93,6 +95,36 @@ static int listen_on(struct control *ct, struct err *e)
     return http_server_listen(ct->server, c->listen, e);
 }
 
+/* What a sandbox has that does not say: parts of this host, so that one cannot take all of it. */
+static void default_limits(const struct conf *c, struct core *core)
+{
+    uint64_t cpus = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t memory_mb = ((uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE)) >> 20;
+    struct sandbox_limits l = *core_default_limits(core);
+    struct rlimit files;
+
+    if (c->default_cpu_percent != 0) {
+        uint64_t milli = cpus * c->default_cpu_percent * 10;
+        l.cpu_milli = (uint32_t)(milli < 1000 ? 1000 : milli > LIMIT_CPU_MILLI_MAX ? LIMIT_CPU_MILLI_MAX : milli);
+    }
+    if (c->default_memory_percent != 0) {
+        l.memory_mb = memory_mb * c->default_memory_percent / 100;
+        if (l.memory_mb < LIMIT_MEMORY_MB_MIN)
+            l.memory_mb = LIMIT_MEMORY_MB_MIN;
+    }
+    l.disk_mb = c->default_disk_mb;
+    if (l.disk_mb > c->trees_bytes >> 21)       /* half of all that there can be */
+        l.disk_mb = c->trees_bytes >> 21;
+    l.pids = c->default_pids;
+    l.spool_mb = c->spool_mb;
+    /* Monitors and inits are children of the same daemon as we. */
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_max > LIMIT_NOFILE_MAX)
+        files.rlim_max = LIMIT_NOFILE_MAX;
+    if (l.nofile > files.rlim_max)
+        l.nofile = (uint32_t)files.rlim_max;
+    core_set_default_limits(core, &l, (uint32_t)files.rlim_max);
+}
+
 static int open_state(struct control *ct, struct err *e)
 {
     char path[512], node[256];
@@ -105,6 +137,7 @@ static int open_state(struct control *ct, struct err *e)
         return -1;
     (void)snprintf(node, sizeof node, "unix:%s/node.sock", ct->conf.run_dir);
     ct->core = core_new(ct->loop, ct->store, node, ct->conf.data_dir);
+    default_limits(&ct->conf, ct->core);
     ct->vault = vault_open(ct->core, ct->conf.data_dir, e);
     if (ct->vault == NULL)
         return -1;

@@ -21,6 +21,10 @@ struct core *core_new(struct loop *l, struct store *store, const char *node_addr
     c->node = http_client_new(l, node_address);
     map_init(&c->boxes);
     map_init(&c->tokens);
+    c->defaults = (struct sandbox_limits){
+        .cpu_weight = 100, .pids = LIMIT_PIDS_DEFAULT, .nofile = LIMIT_NOFILE_DEFAULT,
+    };
+    c->nofile_max = LIMIT_NOFILE_MAX;
     audit_open(c);
     return c;
 }

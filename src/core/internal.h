@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "core/core.h"
+#include "core/sandbox.h"
 #include "node.pb-c.h"
 #include "store/store.h"
 
@@ -23,6 +24,8 @@ struct core {
     struct node_call *calls;            /* under way, for core_stop */
 
     struct map boxes;                   /* id -> struct box: every row that has not ended */
+    struct sandbox_limits defaults;
+    uint32_t nofile_max;                /* what the host lets a process have */
     size_t live;                        /* boxes in a live state */
     struct loop_timer *poll_timer;
     bool is_polling;                    /* a look at the node is under way, or the timer for it runs */

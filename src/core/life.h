@@ -73,6 +73,14 @@ void poll_wake(struct core *c);
 int spec_check(const struct sandbox_spec *s, struct err *e);
 int spec_check_name(const char *name, const char *param, struct err *e);
 int spec_check_tags(const json_t *tags, bool null_is_allowed, struct err *e);
+int limits_check(const struct core *c, const struct sandbox_limits *l, struct err *e);
+/* The form that limits have in the row's spec. */
+void limits_put(json_t *o, const struct sandbox_limits *l);
+bool limits_are_patched(const struct sandbox_patch *p);
+/* Of a running sandbox; fn gets NULL once they are in force and in the row. The box is busy meanwhile. */
+typedef void (*limits_changed_fn)(void *ctx, const struct err *e);
+void limits_change(struct core *c, const struct sandbox_row *row, const struct sandbox_patch *p, limits_changed_fn fn,
+                   void *ctx);
 /* The text kept in the row: what does not change, with the image's defaults merged in. The
  * caller frees. */
 char *spec_text(const struct sandbox_spec *s, const struct image_row *image, struct err *e);

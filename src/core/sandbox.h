@@ -32,6 +32,25 @@ typedef void (*sandbox_fn)(void *ctx, const struct sandbox *sb, const struct err
 
 enum sandbox_if_exists { IF_EXISTS_ERROR, IF_EXISTS_RETURN, IF_EXISTS_REPLACE };
 
+/* 0 = none, if nothing else is said. */
+struct sandbox_limits {
+    uint32_t cpu_milli;
+    uint32_t cpu_weight;            /* never 0 */
+    uint64_t memory_mb, memory_request_mb;
+    uint32_t pids;                  /* never 0 */
+    uint32_t io_weight;             /* 0 = as the host has it */
+    uint64_t disk_mb;
+    uint32_t nofile;                /* never 0 */
+    uint8_t oom;                    /* enum oom_policy */
+    uint64_t spool_mb;              /* kept output of all commands together; 0 = LIMIT_SPOOL_BYTES */
+};
+
+/* What a sandbox has that does not say. A default that is below what was asked to be set aside goes with it. */
+const struct sandbox_limits *core_default_limits(const struct core *c);
+void core_set_default_limits(struct core *c, const struct sandbox_limits *l, uint32_t nofile_max);
+void sandbox_limits_of(const json_t *spec, struct sandbox_limits *ret);    /* of the row */
+const char *sandbox_oom_name(uint8_t oom);          /* "exec", "sandbox", "process" */
+
 /* Everything is borrowed during sandbox_create. The dialect has checked ranges; names, tags,
  * environment and command are checked here. */
 struct sandbox_spec {
@@ -47,11 +66,7 @@ struct sandbox_spec {
     uint64_t idle_ms;               /* 0 = none */
     uint32_t grace_ms;
     uint64_t retain_ms;
-    uint32_t cpu_milli;             /* 0 = no limit, and so on */
-    uint32_t cpu_weight;
-    uint64_t memory_mb;
-    uint32_t pids;
-    uint64_t disk_mb;
+    struct sandbox_limits limits;   /* begin with core_default_limits() */
     bool stdin_open;
     bool tty;
     uint32_t rows, cols;
@@ -87,6 +102,8 @@ struct sandbox_patch {
     int64_t expires_ms;             /* 0 = no deadline */
     uint64_t idle_ms;               /* 0 = none */
     const char *name;               /* NULL = no name */
+    bool has_cpu, has_cpu_weight, has_memory, has_memory_request, has_pids, has_io_weight;
+    struct sandbox_limits limits;   /* those fields of it */
 };
 void sandbox_update(struct core *c, const char *id, const struct sandbox_patch *p, sandbox_fn fn, void *ctx);
 

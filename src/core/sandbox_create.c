@@ -326,7 +326,7 @@ void sandbox_create(struct core *c, const struct sandbox_spec *spec, const char 
     cr->fn = fn;
     cr->ctx = ctx;
     cr->if_exists = spec->if_exists;
-    if (spec_check(spec, &e) < 0) {
+    if (spec_check(spec, &e) < 0 || limits_check(c, &spec->limits, &e) < 0) {
         fail(cr, &e);
         return;
     }

@@ -282,6 +282,7 @@ struct change {
     char id[ID_SIZE];
     struct sandbox_patch patch;
     char name[LIMIT_NAME + 1];
+    bool limits_are_done;
     struct life_waiter waiter;
     sandbox_fn fn;
     void *ctx;
@@ -369,6 +370,21 @@ static void on_updated(void *ctx, const ProtobufCMessage *reply, const struct er
     free(ch);
 }
 
+static void change(void *ctx);
+
+/* The limits are in force; now the rest. */
+static void on_limits(void *ctx, const struct err *e)
+{
+    struct change *ch = ctx;
+
+    if (e != NULL) {
+        change_fail(ch, e);
+        return;
+    }
+    ch->limits_are_done = true;
+    change(ch);
+}
+
 static void change(void *ctx)
 {
     struct change *ch = ctx;
@@ -385,6 +401,13 @@ static void change(void *ctx)
         err_set(&e, is_over ? ERR_GONE : ERR_CONFLICT, "the sandbox %s %s", row.id,
                 is_over ? "has ended" : "is stopping");
         change_fail(ch, &e);
+        return;
+    }
+    if (limits_are_patched(&ch->patch) && !ch->limits_are_done) {
+        if (new_deadline(&ch->patch, &row, &row.expires_ms, &e) < 0)
+            change_fail(ch, &e);
+        else
+            limits_change(c, &row, &ch->patch, on_limits, ch);
         return;
     }
     if (write_change(ch, &row, &e) < 0) {

@@ -127,6 +127,11 @@ static int check_user(const char *user, struct err *e)
     return 0;
 }
 
+static uint32_t number(const json_t *spec, const char *key)
+{
+    return (uint32_t)json_integer_value(json_object_get(spec, key));
+}
+
 int spec_check(const struct sandbox_spec *s, struct err *e)
 {
     if (spec_check_name(s->app, "app", e) < 0)
@@ -169,11 +174,7 @@ char *spec_text(const struct sandbox_spec *s, const struct image_row *image, str
     (void)json_object_set(o, "env", env);
     (void)json_object_set_new(o, "workdir", json_string(workdir));
     (void)json_object_set_new(o, "user", json_string(user));
-    (void)json_object_set_new(o, "cpu_milli", json_integer(s->cpu_milli));
-    (void)json_object_set_new(o, "cpu_weight", json_integer(s->cpu_weight));
-    (void)json_object_set_new(o, "memory_mb", json_integer((json_int_t)s->memory_mb));
-    (void)json_object_set_new(o, "pids", json_integer(s->pids));
-    (void)json_object_set_new(o, "disk_mb", json_integer((json_int_t)s->disk_mb));
+    limits_put(o, &s->limits);
     (void)json_object_set_new(o, "stdin", json_boolean(s->stdin_open));
     (void)json_object_set_new(o, "tty", json_boolean(s->tty));
     (void)json_object_set_new(o, "rows", json_integer(s->rows));
@@ -206,11 +207,6 @@ static void parts_done(struct request_parts *p)
     free(p->probe_argv);
     json_decref(p->spec);
     json_decref(p->layers);
-}
-
-static uint32_t number(const json_t *spec, const char *key)
-{
-    return (uint32_t)json_integer_value(json_object_get(spec, key));
 }
 
 static void fill_env(struct request_parts *p, Quicksand__Node__Defaults *d)
@@ -273,15 +269,24 @@ static void fill_layers(struct request_parts *p, Quicksand__Node__CreateRequest 
 static void fill_limits(const struct sandbox_row *row, const json_t *spec,
                         Quicksand__Node__CreateRequest *rq)
 {
+    struct sandbox_limits l;
+
+    sandbox_limits_of(spec, &l);
     rq->has_version = true;
     rq->version = 1;
     rq->has_cpu_milli = rq->has_cpu_weight = rq->has_pids = true;
-    rq->cpu_milli = number(spec, "cpu_milli");
-    rq->cpu_weight = number(spec, "cpu_weight");
-    rq->pids = number(spec, "pids");
-    rq->has_memory_bytes = rq->has_disk_bytes = true;
-    rq->memory_bytes = (uint64_t)json_integer_value(json_object_get(spec, "memory_mb")) << 20;
-    rq->disk_bytes = (uint64_t)json_integer_value(json_object_get(spec, "disk_mb")) << 20;
+    rq->cpu_milli = l.cpu_milli;
+    rq->cpu_weight = l.cpu_weight;
+    rq->pids = l.pids;
+    rq->has_memory_bytes = rq->has_memory_request_bytes = rq->has_disk_bytes = true;
+    rq->memory_bytes = l.memory_mb << 20;
+    rq->memory_request_bytes = l.memory_request_mb << 20;
+    rq->disk_bytes = l.disk_mb << 20;
+    rq->has_io_weight = rq->has_oom = true;
+    rq->io_weight = l.io_weight;
+    rq->oom = l.oom;
+    rq->has_spool_bytes = true;
+    rq->spool_bytes = l.spool_mb << 20;
     rq->has_deadline_ms = rq->has_idle_ms = rq->has_grace_ms = rq->has_log_bytes = true;
     rq->deadline_ms = row->expires_ms;
     rq->idle_ms = row->idle_ms;
@@ -336,6 +341,8 @@ int spec_with_request(const struct sandbox_row *row, const struct image_row *ima
     fill_env(&p, &defaults);
     defaults.has_cwd = true;
     defaults.cwd = (ProtobufCBinaryData){strlen(workdir), (uint8_t *)(uintptr_t)workdir};
+    defaults.has_nofile = true;
+    defaults.nofile = number(p.spec, "nofile");
     defaults.user = (char *)(uintptr_t)json_string_value(json_object_get(p.spec, "user"));
     if (json_object_get(p.spec, "probe") != NULL) {
         fill_probe(&p, json_object_get(p.spec, "probe"), &probe);

@@ -6,12 +6,33 @@
 #include "ipc/keeper_proto.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "ipc/wire.h"
 
 static size_t done(const struct wire_writer *w)
 {
     return w->failed ? 0 : w->len;
+}
+
+static void put_resources(struct wire_writer *w, const struct keeper_resources *r)
+{
+    wire_put_u32(w, r->cpu_milli);
+    wire_put_u32(w, r->cpu_weight);
+    wire_put_u64(w, r->memory_bytes);
+    wire_put_u64(w, r->memory_request_bytes);
+    wire_put_u32(w, r->pids);
+    wire_put_u32(w, r->io_weight);
+}
+
+static void get_resources(struct wire_reader *r, struct keeper_resources *ret)
+{
+    ret->cpu_milli = wire_get_u32(r);
+    ret->cpu_weight = wire_get_u32(r);
+    ret->memory_bytes = wire_get_u64(r);
+    ret->memory_request_bytes = wire_get_u64(r);
+    ret->pids = wire_get_u32(r);
+    ret->io_weight = wire_get_u32(r);
 }
 
 size_t keeper_create_encode(const struct keeper_create *m, void *out, size_t size)
@@ -27,15 +48,14 @@ size_t keeper_create_encode(const struct keeper_create *m, void *out, size_t siz
     for (uint32_t i = 0; i < m->nlayers; i++)
         wire_put_str(&w, m->layers[i]);
     wire_put_str(&w, m->delta);
-    wire_put_u32(&w, m->cpu_milli);
-    wire_put_u32(&w, m->cpu_weight);
-    wire_put_u64(&w, m->memory_bytes);
-    wire_put_u32(&w, m->pids);
+    put_resources(&w, &m->r);
     wire_put_u64(&w, m->disk_bytes);
     wire_put_i64(&w, m->deadline_ms);
     wire_put_u64(&w, m->idle_ms);
     wire_put_u32(&w, m->grace_ms);
     wire_put_u64(&w, m->log_bytes);
+    wire_put_u64(&w, m->spool_bytes);
+    wire_put_u8(&w, m->oom);
     return done(&w);
 }
 
@@ -53,15 +73,14 @@ int keeper_create_decode(struct keeper_create *ret, const void *p, size_t n)
     for (uint32_t i = 0; i < m.nlayers; i++)
         wire_get_str(&r, m.layers[i], sizeof m.layers[i]);
     wire_get_str(&r, m.delta, sizeof m.delta);
-    m.cpu_milli = wire_get_u32(&r);
-    m.cpu_weight = wire_get_u32(&r);
-    m.memory_bytes = wire_get_u64(&r);
-    m.pids = wire_get_u32(&r);
+    get_resources(&r, &m.r);
     m.disk_bytes = wire_get_u64(&r);
     m.deadline_ms = wire_get_i64(&r);
     m.idle_ms = wire_get_u64(&r);
     m.grace_ms = wire_get_u32(&r);
     m.log_bytes = wire_get_u64(&r);
+    m.spool_bytes = wire_get_u64(&r);
+    m.oom = wire_get_u8(&r);
     if (!wire_end(&r))
         return -EBADMSG;
     *ret = m;
@@ -96,10 +115,7 @@ size_t keeper_limits_encode(const struct keeper_limits *m, void *out, size_t siz
 
     wire_init(&w, out, size);
     wire_put_str(&w, m->sandbox);
-    wire_put_u32(&w, m->cpu_milli);
-    wire_put_u32(&w, m->cpu_weight);
-    wire_put_u64(&w, m->memory_bytes);
-    wire_put_u32(&w, m->pids);
+    put_resources(&w, &m->r);
     return done(&w);
 }
 
@@ -110,10 +126,7 @@ int keeper_limits_decode(struct keeper_limits *ret, const void *p, size_t n)
 
     wire_read(&r, p, n);
     wire_get_str(&r, m.sandbox, sizeof m.sandbox);
-    m.cpu_milli = wire_get_u32(&r);
-    m.cpu_weight = wire_get_u32(&r);
-    m.memory_bytes = wire_get_u64(&r);
-    m.pids = wire_get_u32(&r);
+    get_resources(&r, &m.r);
     if (!wire_end(&r))
         return -EBADMSG;
     *ret = m;
@@ -181,6 +194,7 @@ size_t keeper_reply_encode(const struct keeper_reply *m, void *out, size_t size)
     wire_init(&w, out, size);
     wire_put_u16(&w, m->code);
     wire_put_i32(&w, m->sys_errno);
+    wire_put_str(&w, m->param);
     wire_put_str(&w, m->message);
     return done(&w);
 }
@@ -193,6 +207,7 @@ int keeper_reply_decode(struct keeper_reply *ret, const void *p, size_t n, size_
     wire_read(&r, p, n);
     m.code = wire_get_u16(&r);
     m.sys_errno = wire_get_i32(&r);
+    wire_get_str(&r, m.param, sizeof m.param);
     wire_get_str(&r, m.message, sizeof m.message);
     if (r.failed)
         return -EBADMSG;
@@ -216,6 +231,9 @@ size_t keeper_configure_encode(const struct keeper_configure *m, void *out, size
     wire_put_u64(&w, m->idle_ms);
     wire_put_u32(&w, m->grace_ms);
     wire_put_u64(&w, m->log_bytes);
+    wire_put_u64(&w, m->spool_bytes);
+    wire_put_u8(&w, m->oom);
+    wire_put_bytes(&w, m->cpus, sizeof m->cpus);
     return done(&w);
 }
 
@@ -235,8 +253,12 @@ int keeper_configure_decode(struct keeper_configure *ret, const void *p, size_t 
     m.idle_ms = wire_get_u64(&r);
     m.grace_ms = wire_get_u32(&r);
     m.log_bytes = wire_get_u64(&r);
-    if (!wire_end(&r) || m.nlayers > LIMIT_LAYERS + 1)
+    m.spool_bytes = wire_get_u64(&r);
+    m.oom = wire_get_u8(&r);
+    const void *cpus = wire_get_bytes(&r, sizeof m.cpus, &n);
+    if (!wire_end(&r) || n != sizeof m.cpus || m.nlayers > LIMIT_LAYERS + 1 || m.oom >= OOM_POLICIES)
         return -EBADMSG;
+    memcpy(m.cpus, cpus, sizeof m.cpus);
     *ret = m;
     return 0;
 }

@@ -18,7 +18,8 @@ enum keeper_type {
     KEEPER_CREATE = 1,  /* node -> keeper: struct keeper_create; reply carries the monitor connection */
     KEEPER_DESTROY,     /* node -> keeper: struct keeper_destroy: end it if it lives, remove every trace */
     KEEPER_LIST,        /* node -> keeper, empty: reply payload is count + ids that have any trace */
-    KEEPER_LIMITS,      /* node -> keeper: struct keeper_limits: change limits of a running sandbox */
+    KEEPER_LIMITS,      /* node -> keeper: struct keeper_limits: change limits of a running sandbox; the reply's payload
+                           is its set of processors (KEEPER_CPUS bytes) */
     KEEPER_LAYER_DELETE,/* node -> keeper: struct keeper_layer */
     KEEPER_STATS,       /* node -> keeper, empty: struct keeper_stats */
     KEEPER_REPLY,       /* keeper -> node: struct keeper_reply, then the payload of LIST or STATS */
@@ -26,21 +27,40 @@ enum keeper_type {
     KEEPER_CONFIGURED,  /* monitor -> keeper: i32 errno */
 };
 
+/* Limits that may also change while the sandbox runs. */
+struct keeper_resources {
+    uint32_t cpu_milli;                 /* quota; 0 = none */
+    uint32_t cpu_weight;                /* 1 .. 10000 as cgroup v2 */
+    uint64_t memory_bytes;              /* limit; 0 = none */
+    uint64_t memory_request_bytes;      /* set aside: not reclaimed while others have more; 0 = nothing */
+    uint32_t pids;                      /* 0 = LIMIT_PIDS_DEFAULT */
+    uint32_t io_weight;                 /* 1 .. 10000; 0 = as the host has it */
+};
+
+/* What follows when the memory limit has killed a process. */
+enum oom_policy {
+    OOM_EXEC,                           /* the rest of its exec goes with it */
+    OOM_SANDBOX,                        /* the sandbox ends */
+    OOM_PROCESS,                        /* nothing else */
+    OOM_POLICIES
+};
+
+#define KEEPER_CPUS 128                 /* bytes of a set of processors, as sched_setaffinity takes it */
+
 struct keeper_create {
     char sandbox[ID_SIZE];              /* sb- + 22 */
     char hostname[LIMIT_ID];
     uint32_t nlayers;                   /* 1 .. LIMIT_LAYERS, without the scaffold */
     char layers[LIMIT_LAYERS][72];      /* layer ids, top first: 64 lower-case hex digits */
     char delta[ID_SIZE];                /* "" or im-...: the writable tree starts as a clone of it */
-    uint32_t cpu_milli;                 /* quota; 0 = none */
-    uint32_t cpu_weight;                /* 1 .. 10000 as cgroup v2 */
-    uint64_t memory_bytes;              /* limit; 0 = none */
-    uint32_t pids;                      /* 0 = LIMIT_PIDS_DEFAULT */
+    struct keeper_resources r;
     uint64_t disk_bytes;                /* 0 = none */
     int64_t deadline_ms;                /* wall clock; 0 = none */
     uint64_t idle_ms;                   /* 0 = none */
     uint32_t grace_ms;                  /* between SIGTERM and SIGKILL at the end */
     uint64_t log_bytes;                 /* kept output of the entry point */
+    uint64_t spool_bytes;               /* kept output of everything together; 0 = LIMIT_SPOOL_BYTES */
+    uint8_t oom;                        /* enum oom_policy */
 };
 
 struct keeper_destroy {
@@ -49,9 +69,7 @@ struct keeper_destroy {
 
 struct keeper_limits {
     char sandbox[ID_SIZE];
-    uint32_t cpu_milli, cpu_weight;
-    uint64_t memory_bytes;
-    uint32_t pids;
+    struct keeper_resources r;
 };
 
 struct keeper_layer {
@@ -68,6 +86,7 @@ struct keeper_stats {
 struct keeper_reply {
     uint16_t code;              /* enum err_code, 0 = done */
     int32_t sys_errno;
+    char param[32];             /* the field that is to blame, or "" */
     char message[200];
 };
 
@@ -88,6 +107,9 @@ struct keeper_configure {
     uint64_t idle_ms;
     uint32_t grace_ms;
     uint64_t log_bytes;
+    uint64_t spool_bytes;
+    uint8_t oom;
+    uint8_t cpus[KEEPER_CPUS];  /* where init and all commands run; none set = anywhere */
 };
 
 /* Encoders return the length, 0 if it does not fit. Decoders return 0 or -EBADMSG and check only form;

@@ -7,6 +7,7 @@
 #include "ipc/monitor_proto.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "ipc/init_proto.h"
 #include "ipc/wire.h"
@@ -393,6 +394,9 @@ size_t mon_update_encode(const struct mon_update *m, void *out, size_t size)
     wire_put_i64(&w, m->deadline_ms);
     wire_put_bool(&w, m->set_idle);
     wire_put_u64(&w, m->idle_ms);
+    wire_put_bool(&w, m->set_cpus);
+    if (m->set_cpus)
+        wire_put_bytes(&w, m->cpus, sizeof m->cpus);
     return done(&w);
 }
 
@@ -406,8 +410,13 @@ int mon_update_decode(struct mon_update *ret, const void *p, size_t n)
     m.deadline_ms = wire_get_i64(&r);
     m.set_idle = wire_get_bool(&r);
     m.idle_ms = wire_get_u64(&r);
-    if (!wire_end(&r))
+    m.set_cpus = wire_get_bool(&r);
+    size_t ncpus = 0;
+    const void *cpus = m.set_cpus ? wire_get_bytes(&r, sizeof m.cpus, &ncpus) : NULL;
+    if (!wire_end(&r) || (m.set_cpus && ncpus != sizeof m.cpus))
         return -EBADMSG;
+    if (m.set_cpus)
+        memcpy(m.cpus, cpus, sizeof m.cpus);
     *ret = m;
     return 0;
 }

@@ -16,6 +16,7 @@
 
 #include "base/ids.h"
 #include "base/limits.h"
+#include "ipc/keeper_proto.h"
 #include "ipc/record.h"
 
 enum mon_type {
@@ -172,6 +173,8 @@ struct mon_update {
     int64_t deadline_ms;        /* wall clock; 0 = none */
     bool set_idle;
     uint64_t idle_ms;           /* 0 = none */
+    bool set_cpus;
+    uint8_t cpus[KEEPER_CPUS];  /* as in keeper_configure; only with set_cpus */
 };
 
 struct mon_error {

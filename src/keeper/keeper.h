@@ -48,6 +48,7 @@ struct keeper {
     int tenant_filter;         /* memfd */
     int null_fd;
     int meminfo_fd;
+    uint64_t memory_bytes; /* of the host */
 
     int keeper_sock;
     int role_sock[ROLES]; /* what the role listens on, -1 = nothing of ours */

@@ -136,6 +136,7 @@ void request_reply(struct reply_to to, const struct err *e, const void *payload,
     if (e != NULL) {
         reply.code = (uint16_t)(e->code == ERR_OK ? ERR_INTERNAL : e->code);
         reply.sys_errno = e->sys_errno;
+        snprintf(reply.param, sizeof reply.param, "%.*s", (int)sizeof reply.param - 1, e->param);
         snprintf(reply.message, sizeof reply.message, "%.*s", (int)sizeof reply.message - 1,
                  e->message);
     }

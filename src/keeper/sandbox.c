@@ -32,7 +32,6 @@
 #define MONITOR_EXIT_MS 3000 /* a killed sandbox's monitor has this long to write its record */
 #define DESTROY_MS 30000     /* after this a destroy is answered with what remains */
 #define TICK_MS 250
-#define SHM_DEFAULT (256ULL << 20)
 
 enum phase { WAITING, CONFIGURING, LIVE, ENDED, LEAVING };
 
@@ -52,6 +51,7 @@ struct sandbox {
     int node_end; /* of the monitor's first connection, while configuring */
     struct watch exit_watch, chan_watch;
     bool monitor_killed;
+    uint64_t request_bytes; /* of memory, set aside for it while it lives */
     struct waiter *waiters; /* destroys to be answered */
     struct sandbox *next;   /* in `waiting` or `leaving` */
 };
@@ -60,6 +60,7 @@ static struct map sandboxes;
 static struct sandbox *waiting, **waiting_end = &waiting; /* first come, first served */
 static struct sandbox *leaving;
 static uint32_t nwaiting, nalive;
+static uint64_t requested_bytes; /* by all that live */
 static uint8_t space[LIMIT_CHANNEL_INLINE];
 
 static void tick(struct timer *t);
@@ -70,11 +71,22 @@ void sandbox_init(void)
     map_init(&sandboxes);
 }
 
+static void request_memory(struct sandbox *s, uint64_t bytes)
+{
+    if (s->request_bytes == bytes)
+        return;
+    requested_bytes += bytes - s->request_bytes;
+    s->request_bytes = bytes;
+    cg_request_total(&keeper.cg, requested_bytes);
+}
+
 static void set_phase(struct sandbox *s, enum phase p)
 {
     bool was = s->phase < ENDED, is = p < ENDED;
 
     nalive += (uint32_t)is - (uint32_t)was;
+    if (was && !is)
+        request_memory(s, 0);
     s->phase = p;
     s->since_ms = clock_boot_ms();
     if (p != LIVE && p != ENDED && !evloop_timer_is_set(&ticker))
@@ -362,18 +374,26 @@ static int assemble(struct sandbox *s, int userns, struct kit *k, struct err *e)
     return 0;
 }
 
+/* Its pages count for the memory limit: half of that, as it is of a machine's memory by the kernel's own rule. */
+static uint64_t shm_bytes(uint64_t memory_bytes)
+{
+    return (memory_bytes != 0 ? memory_bytes : keeper.memory_bytes) / 2;
+}
+
 static int send_configure(struct sandbox *s, const struct kit *k, struct err *e)
 {
     const struct keeper_create *m = s->want;
     struct keeper_configure c = {
         .node_uid = keeper.users[ROLE_NODE].uid,
         .nlayers = m->nlayers + 1,
-        .memory_bytes = m->memory_bytes,
-        .shm_bytes = m->memory_bytes > 0 ? m->memory_bytes / 2 : SHM_DEFAULT,
+        .memory_bytes = m->r.memory_bytes,
+        .shm_bytes = shm_bytes(m->r.memory_bytes),
         .deadline_ms = m->deadline_ms,
         .idle_ms = m->idle_ms,
         .grace_ms = m->grace_ms,
         .log_bytes = m->log_bytes,
+        .spool_bytes = m->spool_bytes,
+        .oom = m->oom,
     };
     uint8_t bytes[1024];
 
@@ -419,18 +439,12 @@ static int take_slot(struct sandbox *s, struct slot *slot, struct err *e)
 static int begin(struct sandbox *s, struct slot *slot, struct err *e)
 {
     const struct keeper_create *m = s->want;
-    const struct cg_limits limits = {
-        .cpu_milli = m->cpu_milli,
-        .cpu_weight = m->cpu_weight,
-        .memory_bytes = m->memory_bytes,
-        .pids = m->pids == 0 ? LIMIT_PIDS_DEFAULT : m->pids,
-    };
     struct kit k = {.n = 0};
 
     set_phase(s, CONFIGURING);
     int r = take_slot(s, slot, e);
     if (r == 0)
-        r = cg_limit(&keeper.cg, s->entry.slot, &limits, e);
+        r = cg_limit(&keeper.cg, s->entry.slot, &m->r, e);
     if (r == 0)
         r = assemble(s, slot->userns, &k, e);
     if (r == 0)
@@ -448,6 +462,19 @@ static void begin_or_fail(struct sandbox *s, struct slot *slot)
     slot_free(slot);
 }
 
+/* Whether `bytes` more can be set aside. */
+static int admit_request(uint64_t bytes, struct err *e)
+{
+    uint64_t most = keeper.memory_bytes / 100 * keeper.conf.memory_request_percent;
+
+    if (bytes <= most && requested_bytes <= most - bytes)
+        return 0;
+    return err_param(e, ERR_CAPACITY, "memory_request_mb",
+                     "of the %" PRIu64 " MiB that sandboxes of this node may have set aside for them %" PRIu64
+                     " MiB are taken; %" PRIu64 " MiB more are asked for",
+                     most >> 20, requested_bytes >> 20, bytes >> 20);
+}
+
 static int admit(const struct keeper_create *m, struct err *e)
 {
     if (map_get(&sandboxes, m->sandbox) != NULL)
@@ -455,6 +482,8 @@ static int admit(const struct keeper_create *m, struct err *e)
     if (nalive >= keeper.conf.max_sandboxes)
         return err_set(e, ERR_CAPACITY, "this node has its maximum of %" PRIu32 " sandboxes",
                        keeper.conf.max_sandboxes);
+    if (m->r.memory_request_bytes != 0 && admit_request(m->r.memory_request_bytes, e) < 0)
+        return -1;
     for (uint32_t i = 0; i < m->nlayers; i++)
         if (rootfs_check_layer(m->layers[i], e) < 0)
             return -1;
@@ -472,6 +501,7 @@ void sandbox_create(const struct keeper_create *m, struct reply_to to)
     struct sandbox *s = add(m->sandbox);
     s->creator = to;
     s->want = mem_dup(m, sizeof *m);
+    request_memory(s, m->r.memory_request_bytes);
     memcpy(s->entry.delta, m->delta, sizeof s->entry.delta);
     s->entry.nlayers = m->nlayers;
     s->entry.layers = mem_dup(m->layers, m->nlayers * sizeof m->layers[0]);
@@ -574,19 +604,19 @@ static void tick(struct timer *t)
 
 int sandbox_set_limits(const struct keeper_limits *m, struct err *e)
 {
-    const struct sandbox *s = map_get(&sandboxes, m->sandbox);
-    const struct cg_limits limits = {
-        .cpu_milli = m->cpu_milli,
-        .cpu_weight = m->cpu_weight,
-        .memory_bytes = m->memory_bytes,
-        .pids = m->pids == 0 ? LIMIT_PIDS_DEFAULT : m->pids,
-    };
+    struct sandbox *s = map_get(&sandboxes, m->sandbox);
+    uint64_t request = m->r.memory_request_bytes;
 
     if (s == NULL)
         return err_set(e, ERR_NOT_FOUND, "no sandbox %s", m->sandbox);
     if (s->phase != LIVE)
         return err_set(e, ERR_CONFLICT, "sandbox %s is not running", m->sandbox);
-    return cg_limit(&keeper.cg, s->entry.slot, &limits, e);
+    if (request > s->request_bytes && admit_request(request - s->request_bytes, e) < 0)
+        return -1;
+    if (cg_limit(&keeper.cg, s->entry.slot, &m->r, e) < 0)
+        return -1;
+    request_memory(s, request);
+    return 0;
 }
 
 bool sandbox_uses_layer(const char *layer)
@@ -675,6 +705,8 @@ void sandbox_adopt(struct ledger_entry *l, int pidfd, bool destroy)
     if (pidfd >= 0 && evloop_watch(&keeper.loop, &s->exit_watch, pidfd, EPOLLIN) < 0)
         destroy = true; /* out of descriptors: what cannot be watched cannot be kept */
     set_phase(s, pidfd >= 0 ? LIVE : ENDED);
+    if (pidfd >= 0)
+        request_memory(s, cg_request(&keeper.cg, s->entry.slot));
     if (destroy)
         leave(s);
 }

@@ -147,6 +147,7 @@ int start_programs(struct err *e)
     keeper.meminfo_fd = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
     if (keeper.null_fd < 0 || keeper.meminfo_fd < 0)
         return err_sys(e, errno, "open /dev/null and /proc/meminfo");
+    keeper.memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
     if (program("quicksand-init", &keeper.init_exe, e) < 0)
         return -1;
     return program("quicksand-monitor", &keeper.monitor_exe, e);

@@ -61,14 +61,17 @@ static int check_optional(const char *param, uint64_t value, uint64_t min, uint6
     return value == 0 ? 0 : check_range(param, value, min, max, e);
 }
 
-static int check_resources(uint32_t cpu_milli, uint32_t cpu_weight, uint64_t memory_bytes,
-                           uint32_t pids, struct err *e)
+static int check_resources(const struct keeper_resources *r, struct err *e)
 {
-    if (check_optional("cpu_milli", cpu_milli, LIMIT_CPU_MILLI_MIN, LIMIT_CPU_MILLI_MAX, e) < 0 ||
-        check_range("cpu_weight", cpu_weight, 1, 10000, e) < 0 ||
-        check_optional("memory_bytes", memory_bytes, LIMIT_MEMORY_MB_MIN * MIB,
+    uint64_t most = r->memory_bytes != 0 ? r->memory_bytes : LIMIT_MEMORY_MB_MAX * MIB;
+
+    if (check_optional("cpu_milli", r->cpu_milli, LIMIT_CPU_MILLI_MIN, LIMIT_CPU_MILLI_MAX, e) < 0 ||
+        check_range("cpu_weight", r->cpu_weight, 1, LIMIT_WEIGHT_MAX, e) < 0 ||
+        check_optional("memory_bytes", r->memory_bytes, LIMIT_MEMORY_MB_MIN * MIB,
                        LIMIT_MEMORY_MB_MAX * MIB, e) < 0 ||
-        check_optional("pids", pids, LIMIT_PIDS_MIN, LIMIT_PIDS_MAX, e) < 0)
+        check_range("memory_request_bytes", r->memory_request_bytes, 0, most, e) < 0 ||
+        check_optional("pids", r->pids, LIMIT_PIDS_MIN, LIMIT_PIDS_MAX, e) < 0 ||
+        check_optional("io_weight", r->io_weight, 1, LIMIT_WEIGHT_MAX, e) < 0)
         return -1;
     return 0;
 }
@@ -113,9 +116,11 @@ int validate_create(const struct keeper_create *m, struct err *e)
     if (m->delta[0] != '\0' && !id_is(m->delta, "im-"))
         return err_param(e, ERR_INVALID, "delta",
                          "delta is not of the form im- and 22 letters or digits");
-    if (check_resources(m->cpu_milli, m->cpu_weight, m->memory_bytes, m->pids, e) < 0 ||
+    if (check_resources(&m->r, e) < 0 ||
         check_optional("disk_bytes", m->disk_bytes, DISK_BYTES_MIN, DISK_BYTES_MAX, e) < 0 ||
-        check_times(m, e) < 0 || check_range("log_bytes", m->log_bytes, 0, LOG_BYTES_MAX, e) < 0)
+        check_times(m, e) < 0 || check_range("log_bytes", m->log_bytes, 0, LOG_BYTES_MAX, e) < 0 ||
+        check_optional("spool_bytes", m->spool_bytes, SPOOL_BYTES_MIN, LOG_BYTES_MAX, e) < 0 ||
+        check_range("oom", m->oom, 0, OOM_POLICIES - 1, e) < 0)
         return -1;
     return 0;
 }
@@ -129,7 +134,7 @@ int validate_limits(const struct keeper_limits *m, struct err *e)
 {
     if (check_sandbox(m->sandbox, e) < 0)
         return -1;
-    return check_resources(m->cpu_milli, m->cpu_weight, m->memory_bytes, m->pids, e);
+    return check_resources(&m->r, e);
 }
 
 int validate_layer(const struct keeper_layer *m, struct err *e)

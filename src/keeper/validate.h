@@ -15,6 +15,7 @@
 #define DISK_BYTES_MIN (1LL << 20)
 #define DISK_BYTES_MAX (1LL << 50)
 #define LOG_BYTES_MAX (1LL << 40)
+#define SPOOL_BYTES_MIN (1LL << 20)
 #define WALL_MS_MAX 253402300799000LL /* the end of the year 9999 */
 
 int validate_create(const struct keeper_create *m, struct err *e);

@@ -460,7 +460,7 @@ void exec_forget(struct exec *e)
     input_close(e);
     waiters_abandon(e);
     exec_unlist(e);
-    spool_drop(e);
+    spool_forget(e);
     /* A child that was left behind keeps its pipes: they are read and nothing is kept, because a closed
      * pipe would kill it. */
     if (e->s[OUT].fd < 0 && e->s[ERR].fd < 0)

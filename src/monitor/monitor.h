@@ -135,6 +135,9 @@ struct monitor {
     uint32_t node_uid;
     uint32_t grace_ms;
     uint64_t log_bytes;
+    uint64_t spool_bytes;   /* most kept output of all execs together */
+    uint64_t spooled;       /* kept now */
+    uint8_t oom;            /* enum oom_policy */
     int64_t phase_ms;       /* when the phase must be left: ready timeout, grace, kill again */
     int64_t deadline_ms;    /* CLOCK_BOOTTIME or NEVER */
     int64_t activity_ms;
@@ -227,7 +230,7 @@ void spool_settle(struct exec *e);                  /* the exec ended: no descri
 int spool_flush(struct exec *e);                    /* memory to files */
 bool spool_wants_work(void);
 void spool_work(void);                              /* in idle time: keeps some buffers free */
-void spool_drop(struct exec *e);
+void spool_forget(struct exec *e);                  /* what it wrote goes */
 
 /* input.c */
 bool input_has_room(const struct exec *e);          /* to keep a chunk, should the pipe be full */

@@ -66,6 +66,8 @@ static void adopt(const struct keeper_configure *c)
     mon.node_uid = c->node_uid;
     mon.grace_ms = c->grace_ms;
     mon.log_bytes = c->log_bytes != 0 ? c->log_bytes : (uint64_t)LIMIT_LOG_BYTES;
+    mon.spool_bytes = c->spool_bytes != 0 ? c->spool_bytes : (uint64_t)LIMIT_SPOOL_BYTES;
+    mon.oom = c->oom;
     mon.phase = PHASE_SETUP;
     mon.phase_ms = mon.now_ms + READY_TIMEOUT_MS;
     due_at(mon.phase_ms);

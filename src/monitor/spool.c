@@ -4,7 +4,8 @@
  * A stream lives in a small buffer until it outgrows it, then in <seq>.out or <seq>.err of the run
  * directory, at the offsets of the stream. Pipes are always emptied, whoever reads or not: of an exec at
  * most `keep` unread bytes are held (then it ends for its output), of the entry point the last `keep`
- * bytes. Bytes before `first` are gone; the file has a hole there.
+ * bytes. Bytes before `first` are gone; the file has a hole there. All streams together keep at most
+ * mon.spool_bytes: the output of the execs that ended first makes room, then whoever writes is over its limit.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -177,6 +178,7 @@ static void drop_old(struct exec *e, struct stream *s)
 {
     if (s->total - s->first <= e->keep)
         return;
+    mon.spooled -= s->total - e->keep - s->first;
     s->first = s->total - e->keep;
     uint64_t hole = s->first & ~(uint64_t)4095;
     if (s->file < 0 || hole - s->punched < PUNCH_STEP)
@@ -185,6 +187,48 @@ static void drop_old(struct exec *e, struct stream *s)
     (void)fallocate(s->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)s->punched,
                     (off_t)(hole - s->punched));
     s->punched = hole;
+}
+
+/* Memory and files of both streams. */
+static void files_drop(struct exec *e)
+{
+    char space[NAME_SIZE];
+
+    for (int i = OUT; i <= ERR; i++) {
+        memory_release(&e->s[i]);
+        fd_close(&e->s[i].file);
+        if (e->s[i].in_file)    /* what cannot be removed now goes with the directory */
+            (void)unlinkat(mon.run_dir, name_of(e, i, space), 0);
+        e->s[i].in_file = false;
+    }
+}
+
+static uint64_t kept(const struct exec *e)
+{
+    return e->s[OUT].total - e->s[OUT].first + e->s[ERR].total - e->s[ERR].first;
+}
+
+/* An ended exec's output goes; how much there was stays known. */
+static void drop_all(struct exec *e)
+{
+    mon.spooled -= kept(e);
+    files_drop(e);
+    for (int i = OUT; i <= ERR; i++)
+        e->s[i].first = e->s[i].total;
+}
+
+/* Whether n bytes more may be kept, after what ended longest ago has made room. */
+static bool make_room(const struct exec *writer, size_t n)
+{
+    struct exec *e = exec_oldest();
+
+    while (mon.spooled + n > mon.spool_bytes && e != NULL) {
+        if (e != writer && !e->live && !e->entry && kept(e) > 0)
+            drop_all(e);
+        e = exec_newer(e);
+    }
+    /* The entry point never ends for its output: its own oldest bytes go. */
+    return writer->entry || mon.spooled + n <= mon.spool_bytes;
 }
 
 static void store(struct exec *e, int which, const uint8_t *p, size_t n)
@@ -200,9 +244,15 @@ static void store(struct exec *e, int which, const uint8_t *p, size_t n)
         over = n > room;
         n = over ? (size_t)room : n;
     }
+    if (!over && n > 0 && !make_room(e, n)) {
+        over = true;
+        n = 0;
+    }
     int r = n > 0 ? append(e, which, p, n) : 0;
-    if (r == 0)
+    if (r == 0) {
         s->total += n;
+        mon.spooled += n;
+    }
     drop_old(e, s);
     if (over || r < 0) {
         s->discard = true;
@@ -272,15 +322,7 @@ void spool_settle(struct exec *e)
         fd_close(&e->s[i].file);
 }
 
-void spool_drop(struct exec *e)
+void spool_forget(struct exec *e)
 {
-    char space[NAME_SIZE];
-
-    for (int i = OUT; i <= ERR; i++) {
-        memory_release(&e->s[i]);
-        fd_close(&e->s[i].file);
-        if (e->s[i].in_file)    /* what cannot be removed now goes with the directory */
-            (void)unlinkat(mon.run_dir, name_of(e, i, space), 0);
-        e->s[i].in_file = false;
-    }
+    drop_all(e);
 }

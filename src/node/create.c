@@ -288,10 +288,16 @@ static int keeper_message(const Quicksand__Node__CreateRequest *rq, struct keepe
     (void)snprintf(m->hostname, sizeof m->hostname, "%s", hostname);
     (void)snprintf(m->delta, sizeof m->delta, "%s", rq->delta != NULL ? rq->delta : "");
     m->nlayers = (uint32_t)rq->n_layers;
-    m->cpu_milli = rq->cpu_milli;
-    m->cpu_weight = rq->cpu_weight != 0 ? rq->cpu_weight : 100;
-    m->memory_bytes = rq->memory_bytes;
-    m->pids = rq->pids;
+    m->r.cpu_milli = rq->cpu_milli;
+    m->r.cpu_weight = rq->cpu_weight != 0 ? rq->cpu_weight : 100;
+    m->r.memory_bytes = rq->memory_bytes;
+    m->r.memory_request_bytes = rq->memory_request_bytes;
+    m->r.pids = rq->pids;
+    m->r.io_weight = rq->io_weight;
+    if (rq->oom >= OOM_POLICIES)
+        return err_param(e, ERR_INVALID, "oom", "oom is %u, but must be below %d", rq->oom, OOM_POLICIES);
+    m->oom = (uint8_t)rq->oom;
+    m->spool_bytes = rq->spool_bytes;
     m->disk_bytes = rq->disk_bytes;
     m->deadline_ms = rq->deadline_ms;
     m->idle_ms = rq->idle_ms;

@@ -227,7 +227,7 @@ int exec_env_build(const struct exec_env_input *in, struct buf *ret_spec, struct
             .user = c->user != NULL ? c->user : d != NULL && d->user != NULL ? d->user : "",
             .umask = c->has_umask ? c->umask : DEFAULT_UMASK,
             .nice = c->nice,
-            .nofile = c->nofile,
+            .nofile = c->nofile != 0 ? c->nofile : d != NULL && !in->helper ? d->nofile : 0,
             .make_cwd = !own_cwd && cwd != NULL,
             .helper = in->helper,
         };

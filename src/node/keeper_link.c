@@ -154,8 +154,8 @@ static void on_reply(struct keeper_link *k, struct chan_msg *m)
         return;
     }
     if (reply.code != ERR_OK) {
-        err_set(&e, (enum err_code)reply.code < ERR_MAX_ ? (enum err_code)reply.code : ERR_INTERNAL,
-                "%s", reply.message);
+        err_param(&e, (enum err_code)reply.code < ERR_MAX_ ? (enum err_code)reply.code : ERR_INTERNAL,
+                  reply.param, "%s", reply.message);
         e.sys_errno = reply.sys_errno;
         finish(k, r, &e, NULL, 0, &fd);
         return;

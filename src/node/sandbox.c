@@ -17,6 +17,7 @@
 #include "node/query.h"
 
 #define DESTROY_MS 60000
+#define LIMITS_MS 20000
 #define HALF_BUILT_POLL_MS 50   /* a sandbox without a monitor yet is looked at this often */
 
 /* --- get, and the end of terminate and update ------------------------------------------------ */
@@ -168,7 +169,7 @@ static void on_updated(void *arg, const struct err *e)
         sandbox_reply(op, rq->sandbox_id, 0);
 }
 
-void op_update(struct op *op)
+static void update_monitor(struct op *op, const uint8_t *cpus)
 {
     const Quicksand__Node__UpdateRequest *rq = (Quicksand__Node__UpdateRequest *)op->rq;
     struct mon_update m = {
@@ -176,16 +177,58 @@ void op_update(struct op *op)
         .deadline_ms = rq->deadline_ms,
         .set_idle = rq->has_idle_ms,
         .idle_ms = rq->idle_ms,
+        .set_cpus = cpus != NULL,
     };
-    uint8_t space[64];
-    struct err e;
+    uint8_t space[256];
 
-    if (call_sandbox(rq->sandbox_id, &e) < 0) {
-        op_fail(op, &e);
-        return;
-    }
+    if (cpus != NULL)
+        memcpy(m.cpus, cpus, sizeof m.cpus);
     query_do(op->node, &op->q[0], rq->sandbox_id, MON_UPDATE, space,
              mon_update_encode(&m, space, sizeof space), on_updated, op);
+}
+
+static void on_limits(void *arg, const struct err *e, const uint8_t *payload, size_t len, int *fd)
+{
+    struct op *op = arg;
+
+    (void)fd;
+    if (e != NULL)
+        op_fail(op, e);
+    else
+        update_monitor(op, len == KEEPER_CPUS ? payload : NULL);
+}
+
+static void update_limits(struct op *op, const Quicksand__Node__Resources *r)
+{
+    const Quicksand__Node__UpdateRequest *rq = (Quicksand__Node__UpdateRequest *)op->rq;
+    struct keeper_limits m = {
+        .r = {
+            .cpu_milli = r->cpu_milli,
+            .cpu_weight = r->cpu_weight != 0 ? r->cpu_weight : 100,
+            .memory_bytes = r->memory_bytes,
+            .memory_request_bytes = r->memory_request_bytes,
+            .pids = r->pids,
+            .io_weight = r->io_weight,
+        },
+    };
+    uint8_t space[256];
+
+    (void)snprintf(m.sandbox, sizeof m.sandbox, "%s", rq->sandbox_id);
+    keeper_call(op->node->keeper, KEEPER_LIMITS, space, keeper_limits_encode(&m, space, sizeof space), LIMITS_MS,
+                on_limits, op);
+}
+
+void op_update(struct op *op)
+{
+    const Quicksand__Node__UpdateRequest *rq = (Quicksand__Node__UpdateRequest *)op->rq;
+    struct err e;
+
+    if (call_sandbox(rq->sandbox_id, &e) < 0)
+        op_fail(op, &e);
+    else if (rq->resources != NULL)
+        update_limits(op, rq->resources);
+    else
+        update_monitor(op, NULL);
 }
 
 /* --- destroy --------------------------------------------------------------------------------- */

@@ -199,6 +199,17 @@ int store_sandbox_set_times(struct store *s, const char *id, int64_t expires_ms,
     return run_on(s, st, id, e);
 }
 
+int store_sandbox_set_spec(struct store *s, const char *id, const char *spec, struct err *e)
+{
+    sqlite3_stmt *st = db_stmt(s, "UPDATE sandboxes SET spec = ?2 WHERE id = ?1", e);
+
+    if (st == NULL)
+        return -1;
+    db_bind_text(st, 1, id);
+    db_bind_text(st, 2, spec);
+    return run_on(s, st, id, e);
+}
+
 int store_sandbox_set_name(struct store *s, const char *id, const char *name, struct err *e)
 {
     sqlite3_stmt *st = db_stmt(s, "UPDATE sandboxes SET name = ?2 WHERE id = ?1", e);

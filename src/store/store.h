@@ -84,6 +84,7 @@ int store_sandbox_set_state(struct store *s, const char *id, enum store_state st
 /* State ended, with the exit fields of *r and ended_ms. */
 int store_sandbox_end(struct store *s, const struct sandbox_row *r, struct err *e);
 int store_sandbox_set_times(struct store *s, const char *id, int64_t expires_ms, uint64_t idle_ms, struct err *e);
+int store_sandbox_set_spec(struct store *s, const char *id, const char *spec, struct err *e);
 int store_sandbox_set_name(struct store *s, const char *id, const char *name, struct err *e);
 /* Writes `tags` and the next revision; fails with ERR_PRECONDITION when `expected` >= 0 is not
  * the current one. */

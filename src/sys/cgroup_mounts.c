@@ -58,6 +58,8 @@ static void take_line(char *line, struct cgroup_mounts *ret)
             note(ret->memory, sizeof ret->memory, path);
         if (has_word(super, "pids"))
             note(ret->pids, sizeof ret->pids, path);
+        if (has_word(super, "blkio"))
+            note(ret->io, sizeof ret->io, path);
     }
 }
 

@@ -11,6 +11,7 @@ struct cgroup_mounts {
     char cpu[256]; /* v1 mounts; "" = the controller is not on v1 */
     char memory[256];
     char pids[256];
+    char io[256]; /* v1 calls it blkio */
 };
 
 int cgroup_mounts_find(struct cgroup_mounts *ret); /* 0 or -errno */

@@ -141,17 +141,19 @@ class Keeper(Channel):
         assert kind == REPLY
         r = Reader(payload)
         code, number = r.get("Hi")
+        r.bytes()
         message = r.bytes().decode()
         if code:
             raise Refused(code, number, message)
         return r, fds
 
     @staticmethod
-    def create_message(sandbox, layers, hostname="box", delta="", cpu_milli=0, cpu_weight=100, memory_bytes=0, pids=0,
-                       disk_bytes=0, deadline_ms=0, idle_ms=0, grace_ms=0, log_bytes=1 << 20):
+    def create_message(sandbox, layers, hostname="box", delta="", cpu_milli=0, cpu_weight=100, memory_bytes=0,
+                       memory_request_bytes=0, pids=0, io_weight=0, disk_bytes=0, deadline_ms=0, idle_ms=0, grace_ms=0, log_bytes=1 << 20,
+                       spool_bytes=0, oom=0):
         out = text(sandbox) + text(hostname) + struct.pack("<I", len(layers)) + b"".join(text(x) for x in layers)
-        return out + text(delta) + struct.pack("<IIQIQqQIQ", cpu_milli, cpu_weight, memory_bytes, pids, disk_bytes,
-                                               deadline_ms, idle_ms, grace_ms, log_bytes)
+        return out + text(delta) + struct.pack("<IIQQIIQqQIQQB", cpu_milli, cpu_weight, memory_bytes, memory_request_bytes, pids,
+                                               io_weight, disk_bytes, deadline_ms, idle_ms, grace_ms, log_bytes, spool_bytes, oom)
 
     def create(self, layers, sandbox=None, timeout=60, **fields):
         sandbox = sandbox or new_id()
@@ -161,8 +163,8 @@ class Keeper(Channel):
     def destroy(self, sandbox, timeout=60):
         self.ask(DESTROY, text(sandbox), timeout)
 
-    def limits(self, sandbox, cpu_milli=0, cpu_weight=100, memory_bytes=0, pids=0):
-        self.ask(LIMITS, text(sandbox) + struct.pack("<IIQI", cpu_milli, cpu_weight, memory_bytes, pids))
+    def limits(self, sandbox, cpu_milli=0, cpu_weight=100, memory_bytes=0, memory_request_bytes=0, pids=0, io_weight=0):
+        self.ask(LIMITS, text(sandbox) + struct.pack("<IIQQII", cpu_milli, cpu_weight, memory_bytes, memory_request_bytes, pids, io_weight))
 
     def list(self):
         r, _ = self.ask(LIST)

@@ -178,7 +178,7 @@ static struct sandbox_spec plain(const char *name)
 {
     return (struct sandbox_spec){
         .image = "base", .app = "default", .name = name, .timeout_ms = 60000, .grace_ms = 1000, .retain_ms = 3600000,
-        .cpu_weight = 100, .pids = 100,
+        .limits = {.cpu_weight = 100, .pids = 100},
     };
 }
 

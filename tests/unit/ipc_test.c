@@ -53,12 +53,13 @@ CODEC(init_signal, 7, 15, INIT_SIG_GROUP)
 CODEC(image_unpack, 1, 2)
 CODEC(image_progress, 3, 4)
 CODEC(image_done, 1, "bad entry", "abc", 5, 6)
-CODEC(keeper_create, "sb-1", "host", 2, {"aa", "bb"}, "im-1", 1000, 100, 1ULL << 40, 64, 5, -6, 7, 8, 9)
+CODEC(keeper_create, "sb-1", "host", 2, {"aa", "bb"}, "im-1", {1000, 100, 1ULL << 40, 1 << 20, 64, 7}, 5, -6, 7, 8, 9,
+      10, 2)
 CODEC(keeper_destroy, "sb-1")
-CODEC(keeper_limits, "sb-1", 1, 2, 3, 4)
+CODEC(keeper_limits, "sb-1", {1, 2, 3, 4, 5, 6})
 CODEC(keeper_layer, "aa")
 CODEC(keeper_stats, 1, 2, 3, 4, 5, 6)
-CODEC(keeper_configure, "sb-1", "host", 1000, 2, 3, 4, -5, 6, 7, 8)
+CODEC(keeper_configure, "sb-1", "host", 1000, 2, 3, 4, -5, 6, 7, 8, 9, 1, {255, 0, 1})
 CODEC(mon_exec, "e1", "", MON_EXEC_TTY, 1000, 50, 1 << 20, 40, 132, true, BYTES, 4)
 CODEC(mon_ref, "e1", "c")
 CODEC(mon_read, "e1", "", 2, 1ULL << 33, 100, 5, true, true)
@@ -72,7 +73,7 @@ CODEC(mon_resize, "e1", "", 24, 80)
 CODEC(mon_kill, "e1", "", END_KILLED)
 CODEC(mon_terminate, END_TERMINATED, "tok", 15, 5000)
 CODEC(mon_status, 5)
-CODEC(mon_update, true, -1, true, 9)
+CODEC(mon_update, true, -1, true, 9, true, {255, 0, 1})
 CODEC(mon_error, 3, 2, "argv", "no such thing")
 CODEC(exec_record, 3, "e1", "", MON_EXEC_TTY, EXEC_EXITED, 12, 1, 2, 3, END_OOM_LIMIT, -1, 9, 2, "cwd",
       "python3", 4, 5, 6, 7, 8, 9, 10, true, true, 11, true, "sh -c true")
@@ -170,7 +171,7 @@ static void damage_is_refused_or_faithful(void **state)
 
 static void reply_leaves_its_payload(void **state)
 {
-    struct keeper_reply m = {5, -2, "text"};
+    struct keeper_reply m = {5, -2, "field", "text"};
     struct keeper_reply got;
     uint8_t a[512];
     size_t used = 0;

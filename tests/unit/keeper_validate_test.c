@@ -22,7 +22,8 @@ static struct keeper_create good(void)
 {
     struct keeper_create m = {
         .sandbox = "sb-" ID, .hostname = "box", .nlayers = 2, .layers = {LAYER_A, LAYER_B},
-        .cpu_milli = 500, .cpu_weight = 100, .memory_bytes = 256 << 20, .pids = 100,
+        .r = {.cpu_milli = 500, .cpu_weight = 100, .memory_bytes = 256 << 20, .memory_request_bytes = 64 << 20, .pids = 100,
+              .io_weight = 200},
         .disk_bytes = 1 << 30, .deadline_ms = 1800000000000, .idle_ms = 1000, .grace_ms = 5000,
         .log_bytes = 1 << 20,
     };
@@ -55,8 +56,9 @@ static void test_good(void **state)
     PUT(m.delta, "im-" ID);
     accepted(&m);
     /* zero means none or the default */
-    m.cpu_milli = m.pids = m.grace_ms = 0;
-    m.memory_bytes = m.disk_bytes = m.idle_ms = m.log_bytes = 0;
+    m.r = (struct keeper_resources){.cpu_weight = 100};
+    m.grace_ms = 0;
+    m.disk_bytes = m.idle_ms = m.log_bytes = 0;
     m.deadline_ms = 0;
     accepted(&m);
 }
@@ -71,7 +73,7 @@ static void test_sandbox(void **state)
     for (size_t i = 0; i < array_len(bad); i++) {
         struct keeper_create m = good();
         struct keeper_destroy d = {0};
-        struct keeper_limits l = {.cpu_weight = 100};
+        struct keeper_limits l = {.r = {.cpu_weight = 100}};
         struct err e = {0};
         PUT(m.sandbox, bad[i]);
         refused(&m, "sandbox");
@@ -166,20 +168,51 @@ static void test_numbers(void **state)
         m.field = (value);       \
         accepted(&m);            \
     } while (0)
-    REFUSED(cpu_milli, LIMIT_CPU_MILLI_MIN - 1);
-    REFUSED(cpu_milli, LIMIT_CPU_MILLI_MAX + 1);
-    ACCEPTED(cpu_milli, LIMIT_CPU_MILLI_MIN);
-    ACCEPTED(cpu_milli, LIMIT_CPU_MILLI_MAX);
-    REFUSED(cpu_weight, 0);
-    REFUSED(cpu_weight, 10001);
-    ACCEPTED(cpu_weight, 1);
-    ACCEPTED(cpu_weight, 10000);
-    REFUSED(memory_bytes, LIMIT_MEMORY_MB_MIN * mib - 1);
-    REFUSED(memory_bytes, LIMIT_MEMORY_MB_MAX * mib + 1);
-    REFUSED(memory_bytes, UINT64_MAX);
-    ACCEPTED(memory_bytes, LIMIT_MEMORY_MB_MIN * mib);
-    REFUSED(pids, LIMIT_PIDS_MIN - 1);
-    REFUSED(pids, LIMIT_PIDS_MAX + 1);
+#define REFUSED_R(field, value)  \
+    do {                         \
+        m = good();              \
+        m.r.field = (value);     \
+        refused(&m, #field);     \
+    } while (0)
+#define ACCEPTED_R(field, value) \
+    do {                         \
+        m = good();              \
+        m.r.field = (value);     \
+        accepted(&m);            \
+    } while (0)
+    REFUSED_R(cpu_milli, LIMIT_CPU_MILLI_MIN - 1);
+    REFUSED_R(cpu_milli, LIMIT_CPU_MILLI_MAX + 1);
+    ACCEPTED_R(cpu_milli, LIMIT_CPU_MILLI_MIN);
+    ACCEPTED_R(cpu_milli, LIMIT_CPU_MILLI_MAX);
+    REFUSED_R(cpu_weight, 0);
+    REFUSED_R(cpu_weight, 10001);
+    ACCEPTED_R(cpu_weight, 1);
+    ACCEPTED_R(cpu_weight, 10000);
+    REFUSED_R(memory_bytes, LIMIT_MEMORY_MB_MIN * mib - 1);
+    REFUSED_R(memory_bytes, LIMIT_MEMORY_MB_MAX * mib + 1);
+    REFUSED_R(memory_bytes, UINT64_MAX);
+    m = good();
+    m.r.memory_bytes = m.r.memory_request_bytes = LIMIT_MEMORY_MB_MIN * mib;
+    accepted(&m);
+    REFUSED_R(pids, LIMIT_PIDS_MIN - 1);
+    REFUSED_R(pids, LIMIT_PIDS_MAX + 1);
+    REFUSED_R(memory_request_bytes, (256 << 20) + 1);     /* over the limit of this one */
+    ACCEPTED_R(memory_request_bytes, 256 << 20);
+    m = good();
+    m.r.memory_bytes = 0;
+    m.r.memory_request_bytes = LIMIT_MEMORY_MB_MAX * mib;
+    accepted(&m);
+    m.r.memory_request_bytes++;
+    refused(&m, "memory_request_bytes");
+    ACCEPTED_R(io_weight, 1);
+    ACCEPTED_R(io_weight, LIMIT_WEIGHT_MAX);
+    REFUSED_R(io_weight, LIMIT_WEIGHT_MAX + 1);
+    REFUSED(oom, OOM_POLICIES);
+    REFUSED(oom, 255);
+    ACCEPTED(oom, OOM_PROCESS);
+    REFUSED(spool_bytes, SPOOL_BYTES_MIN - 1);
+    REFUSED(spool_bytes, LOG_BYTES_MAX + 1);
+    ACCEPTED(spool_bytes, SPOOL_BYTES_MIN);
     REFUSED(disk_bytes, DISK_BYTES_MIN - 1);
     REFUSED(disk_bytes, DISK_BYTES_MAX + 1);
     REFUSED(deadline_ms, -1);
@@ -194,21 +227,21 @@ static void test_numbers(void **state)
 
 static void test_limits(void **state)
 {
-    const struct keeper_limits fine = {.sandbox = "sb-" ID, .cpu_weight = 100};
+    const struct keeper_limits fine = {.sandbox = "sb-" ID, .r = {.cpu_weight = 100}};
     struct keeper_limits l = fine;
     struct err e = {0};
 
     assert_int_equal(validate_limits(&l, &e), 0);
-    l.cpu_weight = 0;
+    l.r.cpu_weight = 0;
     assert_int_equal(validate_limits(&l, &e), -1);
     l = fine;
-    l.cpu_milli = LIMIT_CPU_MILLI_MAX + 1;
+    l.r.cpu_milli = LIMIT_CPU_MILLI_MAX + 1;
     assert_int_equal(validate_limits(&l, &e), -1);
     l = fine;
-    l.memory_bytes = 1;
+    l.r.memory_bytes = 1;
     assert_int_equal(validate_limits(&l, &e), -1);
     l = fine;
-    l.pids = 1;
+    l.r.pids = 1;
     assert_int_equal(validate_limits(&l, &e), -1);
 }
 

@@ -229,8 +229,9 @@ static void read_pty(const M(PTYInfo) *p, struct sandbox_def *out)
 
 static int read_limits(struct mcall *c, const M(Resources) *r, struct sandbox_spec *s, struct err *e)
 {
-    s->pids = LIMIT_PIDS_DEFAULT;
-    s->cpu_weight = 100;
+    struct sandbox_limits *l = &s->limits;
+
+    *l = *core_default_limits(c->m->core);
     if (r == NULL)
         return 0;
     if (r->milli_cpu_max != 0 && r->milli_cpu_max < r->milli_cpu)
@@ -245,13 +246,22 @@ static int read_limits(struct mcall *c, const M(Resources) *r, struct sandbox_sp
                          LIMIT_MEMORY_MB_MAX);
     if (r->milli_cpu != 0) {            /* a share under contention: 100 for a core */
         uint32_t weight = r->milli_cpu / 10;
-        s->cpu_weight = weight < 1 ? 1 : weight > 10000 ? 10000 : weight;
+        l->cpu_weight = weight < 1 ? 1 : weight > LIMIT_WEIGHT_MAX ? LIMIT_WEIGHT_MAX : weight;
     }
-    if (r->memory_mb != 0 && r->memory_mb_max == 0)
-        m_warn(c, "memory is a request here as well, but nothing is set aside for it; give a limit to bound the sandbox");
-    s->cpu_milli = r->milli_cpu_max;
-    s->memory_mb = r->memory_mb_max;
-    s->disk_mb = r->ephemeral_disk_mb;
+    if (r->memory_mb > LIMIT_MEMORY_MB_MAX)
+        return err_param(e, ERR_INVALID, "memory", "the memory request is %u MiB, but must be at most %d", r->memory_mb,
+                         LIMIT_MEMORY_MB_MAX);
+    if (r->ephemeral_disk_mb > LIMIT_DISK_MB_MAX)
+        return err_param(e, ERR_INVALID, "ephemeral_disk", "the disk limit is %u MiB, but must be at most %lld",
+                         r->ephemeral_disk_mb, LIMIT_DISK_MB_MAX);
+    /* A default that is below what is asked to be set aside goes with it. */
+    if (r->milli_cpu_max != 0 || (l->cpu_milli != 0 && l->cpu_milli < r->milli_cpu))
+        l->cpu_milli = r->milli_cpu_max != 0 ? r->milli_cpu_max : r->milli_cpu;
+    if (r->memory_mb_max != 0 || (l->memory_mb != 0 && l->memory_mb < r->memory_mb))
+        l->memory_mb = r->memory_mb_max != 0 ? r->memory_mb_max : r->memory_mb;
+    l->memory_request_mb = r->memory_mb;
+    if (r->ephemeral_disk_mb != 0)
+        l->disk_mb = r->ephemeral_disk_mb;
     return 0;
 }
 

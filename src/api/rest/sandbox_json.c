@@ -3,6 +3,7 @@
  */
 #include "api/rest/sandbox_json.h"
 
+#include "api/rest/limit_fields.h"
 #include "json/json.h"
 
 static void set(json_t *o, const char *key, json_t *value)
@@ -21,19 +22,6 @@ static json_t *stored(const char *text)
 static json_t *or_null(json_int_t v)
 {
     return v != 0 ? json_integer(v) : json_null();
-}
-
-static json_t *limits(const json_t *spec)
-{
-    json_t *o = json_object();
-    json_int_t milli = json_integer_value(json_object_get(spec, "cpu_milli"));
-
-    set(o, "cpu", milli != 0 ? json_real((double)milli / 1000) : json_null());
-    set(o, "cpu_weight", or_null(json_integer_value(json_object_get(spec, "cpu_weight"))));
-    set(o, "memory_mb", or_null(json_integer_value(json_object_get(spec, "memory_mb"))));
-    set(o, "pids", or_null(json_integer_value(json_object_get(spec, "pids"))));
-    set(o, "disk_mb", or_null(json_integer_value(json_object_get(spec, "disk_mb"))));
-    return o;
 }
 
 static json_t *end_json(const struct sandbox_row *r)
@@ -93,7 +81,7 @@ json_t *sandbox_json(const struct sandbox *sb)
     set(o, "command", command != NULL ? json_incref(command) : json_null());
     set(o, "workdir", json_incref(json_object_get(spec, "workdir")));
     set(o, "user", json_incref(json_object_get(spec, "user")));
-    set(o, "limits", limits(spec));
+    set(o, "limits", limits_json(spec));
     set(o, "retain_s", json_real((double)r->retain_ms / 1000));
     set(o, "isolation", json_string("native"));
     set(o, "exit", r->state == STORE_ENDED ? end_json(r) : json_null());

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "api/rest/handlers.h"
+#include "api/rest/limit_fields.h"
 #include "api/rest/list.h"
 #include "api/rest/sandbox_json.h"
 #include "base/mem.h"
@@ -117,13 +118,9 @@ static void create(struct call *c)
                                       command == NULL ? LIMIT_IDLE_DEFAULT * 1000LL : 0),
         .grace_ms = (uint32_t)MS(call_number(c, "grace_s", LIMIT_GRACE_DEFAULT)),
         .retain_ms = (uint64_t)MS(call_number(c, "retain_s", LIMIT_RETAIN_DEFAULT)),
-        .cpu_milli = (uint32_t)llround(call_number(c, "cpu", 0) * 1000),
-        .cpu_weight = (uint32_t)call_int(c, "cpu_weight", 100),
-        .memory_mb = (uint64_t)call_int(c, "memory_mb", 0),
-        .pids = (uint32_t)call_int(c, "pids", LIMIT_PIDS_DEFAULT),
-        .disk_mb = (uint64_t)call_int(c, "disk_mb", 0),
         .stdin_open = call_bool(c, "stdin", false),
     };
+    limits_read(c, &spec.limits);
     read_tty(c, &spec);
     if (command == NULL && (spec.stdin_open || spec.tty)) {
         err_param(&e, ERR_INVALID, spec.tty ? "tty" : "stdin", "%s needs a command",
@@ -338,6 +335,7 @@ static void patch(struct call *c)
         .name = call_string(c, "name", NULL),
     };
 
+    limits_read_patch(c, &p);
     if (json_is_number(expires))
         p.expires_ms = MS(json_number_value(expires));
     if (p.has_extend && p.has_expires) {
@@ -493,14 +491,7 @@ static const struct field create_body[] = {
      "between SIGTERM and SIGKILL at the end; default 5"},
     {"retain_s", FIELD_NUMBER, 0, 0, LIMIT_LIFETIME_MAX, NULL,
      "how long record and output stay after the end; default 86400"},
-    {"cpu", FIELD_NUMBER, FIELD_NULLABLE, 0.01, 1024, NULL, "cores; null = no limit"},
-    {"cpu_weight", FIELD_INT, 0, 1, 10000, NULL, "share under contention; default 100"},
-    {"memory_mb", FIELD_INT, FIELD_NULLABLE, LIMIT_MEMORY_MB_MIN, LIMIT_MEMORY_MB_MAX, NULL,
-     "null = no limit"},
-    {"pids", FIELD_INT, 0, LIMIT_PIDS_MIN, LIMIT_PIDS_MAX, NULL,
-     "processes and threads; default 4096"},
-    {"disk_mb", FIELD_INT, FIELD_NULLABLE, 1, 1073741824, NULL,
-     "of the writable layer; null = no limit"},
+    LIMIT_FIELDS,
     {"tags", FIELD_STRING_MAP, 0, 0, 0, NULL, "at most 64"},
     {"stdin", FIELD_BOOL, 0, 0, 0, NULL, "keep the entry point's stdin open"},
     {"tty", FIELD_TTY, 0, 0, 0, NULL, "give the entry point a terminal"},
@@ -536,6 +527,7 @@ static const struct field patch_body[] = {
     {"idle_timeout_s", FIELD_NUMBER, FIELD_NULLABLE | FIELD_OPEN_MIN, 0, LIMIT_LIFETIME_MAX, NULL,
      "null = never"},
     {"name", FIELD_STRING, FIELD_NAME | FIELD_NULLABLE, 0, 0, NULL, "null = no name"},
+    CHANGEABLE_LIMIT_FIELDS,
 };
 static const struct field terminate_body[] = {
     {"signal", FIELD_JSON, 0, 0, 0, NULL, "number or name; default SIGTERM"},
@@ -557,7 +549,7 @@ const struct op rest_sandbox_ops[] = {
     {"sandbox.get", "GET", "/v1/sandboxes/{id}", "sandbox:read", 0,
      "A sandbox; with wait=exit once it has ended", QUERY(wait_query), 200, get},
     {"sandbox.update", "PATCH", "/v1/sandboxes/{id}", "sandbox:write", 0,
-     "Change deadline, idle timeout or name", BODY(patch_body), 200, patch},
+     "Change deadline, idle timeout, name or limits", BODY(patch_body), 200, patch},
     {"sandbox.terminate", "POST", "/v1/sandboxes/{id}/terminate", "sandbox:write", 0,
      "SIGTERM, grace, SIGKILL of everything; answers when it has ended", BODY(terminate_body), 200,
      terminate},

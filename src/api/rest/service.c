@@ -118,23 +118,39 @@ static const struct {
     {"memory", LIMIT_MEMORY_MB_MAX, "MiB", "largest memory_mb of a sandbox"},
     {"pids_min", LIMIT_PIDS_MIN, "processes", "smallest pids of a sandbox"},
     {"pids", LIMIT_PIDS_MAX, "processes", "largest pids of a sandbox"},
-    {"pids_default", LIMIT_PIDS_DEFAULT, "processes", "pids of a sandbox unless given"},
+    {"weight", LIMIT_WEIGHT_MAX, "", "largest cpu_weight and io_weight; 100 is usual"},
+    {"nofile_min", LIMIT_NOFILE_MIN, "files", "smallest nofile of a sandbox"},
+    {"nofile", LIMIT_NOFILE_MAX, "files", "largest nofile of a sandbox, unless the host's own ceiling is lower"},
+    {"disk", LIMIT_DISK_MB_MAX, "MiB", "largest disk_mb of a sandbox"},
+    {"spool", LIMIT_SPOOL_BYTES, "bytes", "kept output of a sandbox, unless configured"},
     {"layers", LIMIT_LAYERS, "layers", "layers of an image"},
     {"sandboxes", LIMIT_SANDBOXES, "sandboxes", "live sandboxes of a machine"},
 };
 
+static void add_limit(json_t *list, const char *name, json_int_t value, const char *unit, const char *what)
+{
+    json_t *row = json_object();
+
+    set(row, "name", json_string(name));
+    set(row, "value", json_integer(value));
+    set(row, "unit", json_string(unit));
+    set(row, "what", json_string(what));
+    (void)json_array_append_new(list, row);
+}
+
 static void limits(struct call *c)
 {
+    const struct sandbox_limits *d = core_default_limits(c->core);
     json_t *list = json_array(), *o = json_object();
 
-    for (size_t i = 0; i < array_len(limit_rows); i++) {
-        json_t *row = json_object();
-        set(row, "name", json_string(limit_rows[i].name));
-        set(row, "value", json_integer(limit_rows[i].value));
-        set(row, "unit", json_string(limit_rows[i].unit));
-        set(row, "what", json_string(limit_rows[i].what));
-        (void)json_array_append_new(list, row);
-    }
+    for (size_t i = 0; i < array_len(limit_rows); i++)
+        add_limit(list, limit_rows[i].name, limit_rows[i].value, limit_rows[i].unit, limit_rows[i].what);
+    /* Those that depend on host and configuration. */
+    add_limit(list, "cpu_default", d->cpu_milli, "thousandths of a core", "cpu of a sandbox unless given; 0 = no limit");
+    add_limit(list, "memory_default", (json_int_t)d->memory_mb, "MiB", "memory_mb of a sandbox unless given; 0 = no limit");
+    add_limit(list, "disk_default", (json_int_t)d->disk_mb, "MiB", "disk_mb of a sandbox unless given; 0 = no limit");
+    add_limit(list, "pids_default", d->pids, "processes", "pids of a sandbox unless given");
+    add_limit(list, "nofile_default", d->nofile, "files", "nofile of a sandbox unless given");
     set(o, "items", list);
     call_reply(c, 200, o);
 }

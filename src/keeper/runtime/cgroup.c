@@ -23,8 +23,17 @@
 #define OWNER_ATTRIBUTE "trusted.quicksand.data_dir"
 #define OWNER_SIZE 4096
 #define CPU_PERIOD_US 100000
+#define MONITORS_WEIGHT 1000            /* of monitors and roles; 100 is that of a sandbox */
+#define SHARES(weight) ((uint64_t)(weight) * 1024 / 100)        /* v1: 1024 is the default where v2 has 100 */
+#define NO_REQUEST (1ULL << 60)         /* from here on a soft limit of v1 says that there is none */
 
-static const char *const controller_names[CG_CONTROLLERS] = {"cpu", "memory", "pids"};
+static const char *const controller_names[CG_CONTROLLERS] = {"cpu", "memory", "pids", "io"};
+
+/* The directory that holds the files of a controller. */
+static int home(const struct cg *g, enum cg_controller c)
+{
+    return g->v1[c] >= 0 ? g->v1[c] : g->v2;
+}
 
 /* Makes and opens our directory below the hierarchy that is open as `root`. */
 static int base_open(int root, const char *name, int *ret_fd, struct err *e)
@@ -109,11 +118,21 @@ static int claim(const struct cg *g, const char *owner, struct err *e)
     return 0;
 }
 
+/* However many threads a sandbox has, what serves the others gets its turn. Where that cannot be set it is only slower. */
+static void monitors_first(const struct cg *g)
+{
+    char value[24];
+
+    snprintf(value, sizeof value, "%" PRIu64, g->v1[CG_CPU] >= 0 ? SHARES(MONITORS_WEIGHT) : MONITORS_WEIGHT);
+    if (!g->absent[CG_CPU])
+        (void)fd_write_at(home(g, CG_CPU), g->v1[CG_CPU] >= 0 ? MONITORS "/cpu.shares" : MONITORS "/cpu.weight", value);
+}
+
 int cg_init(struct cg *g, const char *name, const char *owner, struct err *e)
 {
     struct cgroup_mounts m;
 
-    *g = (struct cg){.v2 = -1, .monitors = -1, .v1 = {-1, -1, -1}, .parents = {-1, -1, -1, -1}};
+    *g = (struct cg){.v2 = -1, .monitors = -1, .v1 = {-1, -1, -1, -1}, .parents = {-1, -1, -1, -1, -1}};
     if (*name == '\0' || *name == '.' || strchr(name, '/') != NULL)
         return err_param(e, ERR_INVALID, "cgroup_name", "cgroup_name '%s' is not a plain name",
                          name);
@@ -130,10 +149,11 @@ int cg_init(struct cg *g, const char *name, const char *owner, struct err *e)
         return err_sys(e, errno, "open control group %s/" MONITORS, name);
     if (faccessat(g->monitors, "cgroup.kill", W_OK, 0) < 0)
         return err_sys(e, errno, "cgroup.kill, which Linux has since 5.14");
-    const char *v1[CG_CONTROLLERS] = {m.cpu, m.memory, m.pids};
+    const char *v1[CG_CONTROLLERS] = {m.cpu, m.memory, m.pids, m.io};
     for (int c = 0; c < CG_CONTROLLERS; c++)
         if (controller_init(g, c, v1[c], e) < 0)
             return -1;
+    monitors_first(g);
     return 0;
 }
 
@@ -144,12 +164,6 @@ const char *cg_mode(const struct cg *g)
     for (int c = 0; c < CG_CONTROLLERS; c++)
         v1 += g->v1[c] >= 0;
     return v1 == 0 ? "v2" : "hybrid";
-}
-
-/* The directory that holds the files of a controller. */
-static int home(const struct cg *g, enum cg_controller c)
-{
-    return g->v1[c] >= 0 ? g->v1[c] : g->v2;
 }
 
 /*
@@ -277,7 +291,7 @@ static int put(const struct cg *g, uint32_t slot, enum cg_controller c, const ch
                  : 0;
 }
 
-static int limit_cpu(const struct cg *g, uint32_t slot, const struct cg_limits *l, struct err *e)
+static int limit_cpu(const struct cg *g, uint32_t slot, const struct keeper_resources *l, struct err *e)
 {
     char value[48];
     uint64_t quota_us = (uint64_t)l->cpu_milli * (CPU_PERIOD_US / 1000);
@@ -293,40 +307,142 @@ static int limit_cpu(const struct cg *g, uint32_t slot, const struct cg_limits *
     snprintf(value, sizeof value, l->cpu_milli == 0 ? "-1" : "%" PRIu64, quota_us);
     if (put(g, slot, CG_CPU, "cpu.cfs_quota_us", l->cpu_milli == 0, value, e) < 0)
         return -1;
-    /* 100 is the default there, 1024 here */
-    uint64_t shares = (uint64_t)l->cpu_weight * 1024 / 100;
+    uint64_t shares = SHARES(l->cpu_weight);
     snprintf(value, sizeof value, "%" PRIu64, shares < 2 ? 2 : shares);
     return put(g, slot, CG_CPU, "cpu.shares", true, value, e);
 }
 
-static int limit_memory(const struct cg *g, uint32_t slot, const struct cg_limits *l, struct err *e)
+/* For files that not every kernel has; elsewhere nothing is lost. */
+static int put_if_there(const struct cg *g, uint32_t slot, enum cg_controller c, const char *file,
+                        const char *value, struct err *e)
 {
-    char value[32], name[64];
-    bool v1 = g->v1[CG_MEMORY] >= 0, none = l->memory_bytes == 0;
+    char name[96];
 
-    if (none)
-        snprintf(value, sizeof value, "%s", v1 ? "-1" : "max");
-    else
-        snprintf(value, sizeof value, "%" PRIu64, l->memory_bytes);
-    if (put(g, slot, CG_MEMORY, v1 ? "memory.limit_in_bytes" : "memory.max", none, value, e) < 0)
-        return -1;
-    /* Memory pushed out to swap would be beyond the limit. Kernels without swap lack the file. */
-    snprintf(name, sizeof name, "%" PRIu32 "/%s", slot,
-             v1 ? "memory.swappiness" : "memory.swap.max");
-    int r = g->absent[CG_MEMORY] ? 0 : fd_write_at(home(g, CG_MEMORY), name, "0");
-    return r < 0 && r != -ENOENT
-               ? err_sys(e, -r, "keep control group %s/%" PRIu32 " from swap", g->name, slot)
-               : 0;
+    snprintf(name, sizeof name, "%" PRIu32 "/%s", slot, file);
+    int r = g->absent[c] ? 0 : fd_write_at(home(g, c), name, value);
+    return r < 0 && r != -ENOENT ? err_sys(e, -r, "write %s to %s of control group %s/%" PRIu32, value, file,
+                                           g->name, slot)
+                                 : 0;
 }
 
-int cg_limit(const struct cg *g, uint32_t slot, const struct cg_limits *l, struct err *e)
+static uint64_t get(const struct cg *g, uint32_t slot, enum cg_controller c, const char *file)
+{
+    char name[96], text[64];
+
+    snprintf(name, sizeof name, "%" PRIu32 "/%s", slot, file);
+    return fd_read_at(home(g, c), name, text, sizeof text) < 0 ? 0 : strtoull(text, NULL, 10);
+}
+
+static int too_much_in_use(uint64_t used, uint64_t limit, struct err *e)
+{
+    return err_param(e, ERR_CONFLICT, "memory_mb",
+                     "the sandbox uses %" PRIu64 " MiB of memory, which is more than the new limit of %" PRIu64 " MiB",
+                     used >> 20, limit >> 20);
+}
+
+/*
+ * v1 refuses a limit below what is in use, and v2 begins to kill: so that is made known beforehand, once
+ * what can be reclaimed has been.
+ */
+static int limit_memory_v2(const struct cg *g, uint32_t slot, const struct keeper_resources *l, struct err *e)
+{
+    uint64_t limit = l->memory_bytes, used = limit != 0 ? get(g, slot, CG_MEMORY, "memory.current") : 0;
+    char value[32];
+
+    if (limit != 0 && used > limit) {
+        snprintf(value, sizeof value, "%" PRIu64, used - limit);
+        (void)put_if_there(g, slot, CG_MEMORY, "memory.reclaim", value, NULL);
+        used = get(g, slot, CG_MEMORY, "memory.current");
+        if (used > limit)
+            return too_much_in_use(used, limit, e);
+    }
+    snprintf(value, sizeof value, limit != 0 ? "%" PRIu64 : "max", limit);
+    if (put(g, slot, CG_MEMORY, "memory.max", limit == 0, value, e) < 0)
+        return -1;
+    snprintf(value, sizeof value, "%" PRIu64, l->memory_request_bytes);
+    if (put(g, slot, CG_MEMORY, "memory.low", l->memory_request_bytes == 0, value, e) < 0)
+        return -1;
+    /* Memory pushed out to swap would be beyond the limit. */
+    return put_if_there(g, slot, CG_MEMORY, "memory.swap.max", "0", e);
+}
+
+/*
+ * The limit with swap may never be below the one without, so it is lifted first and set last. Buffers of
+ * TCP and UDP sockets have a counter of their own there, which is off until it has a limit.
+ */
+static int limit_memory_v1(const struct cg *g, uint32_t slot, const struct keeper_resources *l, struct err *e)
+{
+    char value[32], request[32];
+
+    snprintf(value, sizeof value, l->memory_bytes != 0 ? "%" PRIu64 : "-1", l->memory_bytes);
+    snprintf(request, sizeof request, "%" PRIu64, l->memory_request_bytes);
+    if (put_if_there(g, slot, CG_MEMORY, "memory.memsw.limit_in_bytes", "-1", e) < 0)
+        return -1;
+    if (put(g, slot, CG_MEMORY, "memory.limit_in_bytes", l->memory_bytes == 0, value, e) < 0) {
+        uint64_t used = get(g, slot, CG_MEMORY, "memory.usage_in_bytes");
+        char was[32];
+        snprintf(was, sizeof was, "%" PRIu64, get(g, slot, CG_MEMORY, "memory.limit_in_bytes"));
+        (void)put_if_there(g, slot, CG_MEMORY, "memory.memsw.limit_in_bytes", was, NULL);
+        return used > l->memory_bytes ? too_much_in_use(used, l->memory_bytes, e) : -1;
+    }
+    if (put_if_there(g, slot, CG_MEMORY, "memory.memsw.limit_in_bytes", value, e) < 0 ||
+        put_if_there(g, slot, CG_MEMORY, "memory.soft_limit_in_bytes", request, e) < 0 ||
+        put_if_there(g, slot, CG_MEMORY, "memory.kmem.tcp.limit_in_bytes", value, e) < 0)
+        return -1;
+    return put_if_there(g, slot, CG_MEMORY, "memory.swappiness", "0", e);
+}
+
+static int limit_io(const struct cg *g, uint32_t slot, const struct keeper_resources *l, struct err *e)
+{
+    const char *const v1[] = {"blkio.bfq.weight"}, *const v2[] = {"io.weight", "io.bfq.weight"};
+    bool is_v1 = g->v1[CG_IO] >= 0;
+    char name[96], value[32];
+    int r = -ENOENT;
+
+    if (l->io_weight == 0)
+        return 0;
+    for (size_t i = 0; !g->absent[CG_IO] && r == -ENOENT && i < (is_v1 ? 1 : 2); i++) {
+        const char *file = is_v1 ? v1[i] : v2[i];
+        uint32_t weight = l->io_weight > 1000 && strstr(file, "bfq") != NULL ? 1000 : l->io_weight;
+        snprintf(name, sizeof name, "%" PRIu32 "/%s", slot, file);
+        snprintf(value, sizeof value, "%" PRIu32, weight);
+        r = fd_write_at(home(g, CG_IO), name, value);
+    }
+    if (r == -ENOENT || r == -EOPNOTSUPP)
+        return err_param(e, ERR_UNSUPPORTED, "io_weight",
+                         "this host has no controller that weighs disk access, so io_weight cannot be kept");
+    return r < 0 ? err_sys(e, -r, "write the I/O weight of control group %s/%" PRIu32, g->name, slot) : 0;
+}
+
+/* Memory first: it is what may be refused of a sandbox that runs. */
+int cg_limit(const struct cg *g, uint32_t slot, const struct keeper_resources *l, struct err *e)
 {
     char value[16];
+    uint32_t pids = l->pids == 0 ? LIMIT_PIDS_DEFAULT : l->pids;
 
-    if (limit_cpu(g, slot, l, e) < 0 || limit_memory(g, slot, l, e) < 0)
+    if ((g->v1[CG_MEMORY] >= 0 ? limit_memory_v1(g, slot, l, e) : limit_memory_v2(g, slot, l, e)) < 0 ||
+        limit_io(g, slot, l, e) < 0 || limit_cpu(g, slot, l, e) < 0)
         return -1;
-    snprintf(value, sizeof value, l->pids == 0 ? "max" : "%" PRIu32, l->pids);
-    return put(g, slot, CG_PIDS, "pids.max", l->pids == 0, value, e);
+    snprintf(value, sizeof value, "%" PRIu32, pids);
+    return put(g, slot, CG_PIDS, "pids.max", false, value, e);
+}
+
+uint64_t cg_request(const struct cg *g, uint32_t slot)
+{
+    uint64_t v = g->absent[CG_MEMORY] ? 0 : get(g, slot, CG_MEMORY, g->v1[CG_MEMORY] >= 0 ? "memory.soft_limit_in_bytes"
+                                                                                         : "memory.low");
+    return v >= NO_REQUEST ? 0 : v;
+}
+
+void cg_request_total(const struct cg *g, uint64_t bytes)
+{
+    char value[32];
+
+    /* v1 knows no protection from above. */
+    if (g->v1[CG_MEMORY] >= 0 || g->absent[CG_MEMORY])
+        return;
+    snprintf(value, sizeof value, "%" PRIu64, bytes);
+    (void)fd_write_at(g->v2, "memory.low", value);
 }
 
 int cg_kill(const struct cg *g, uint32_t slot)
@@ -411,7 +527,7 @@ int cg_scan(const struct cg *g, void (*found)(uint32_t slot))
 
 int cg_remove_base(const struct cg *g)
 {
-    const int bases[] = {g->v2, g->v1[CG_CPU], g->v1[CG_MEMORY], g->v1[CG_PIDS]};
+    const int bases[] = {g->v2, g->v1[CG_CPU], g->v1[CG_MEMORY], g->v1[CG_PIDS], g->v1[CG_IO]};
     int first = 0;
 
     for (size_t i = 0; i < sizeof bases / sizeof bases[0]; i++) {

@@ -14,8 +14,9 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "ipc/keeper_proto.h"
 
-enum cg_controller { CG_CPU, CG_MEMORY, CG_PIDS, CG_CONTROLLERS };
+enum cg_controller { CG_CPU, CG_MEMORY, CG_PIDS, CG_IO, CG_CONTROLLERS };
 
 struct cg {
     int v2;                          /* our directory on v2 */
@@ -24,13 +25,6 @@ struct cg {
     bool absent[CG_CONTROLLERS];     /* this host has it nowhere */
     int parents[1 + CG_CONTROLLERS]; /* the roots, v2 first; -1 = none */
     char name[64];
-};
-
-struct cg_limits {
-    uint32_t cpu_milli;    /* 0 = no quota */
-    uint32_t cpu_weight;   /* 1 .. 10000 */
-    uint64_t memory_bytes; /* 0 = none */
-    uint32_t pids;         /* 0 = none */
 };
 
 /* `owner` is the path of the data directory: groups of another one are an error as long as anything lives in them. */
@@ -59,7 +53,11 @@ int cg_open(const struct cg *g, uint32_t slot);      /* the v2 group */
 int cg_open_kill(const struct cg *g, uint32_t slot); /* its cgroup.kill */
 int cg_open_controller(const struct cg *g, uint32_t slot, enum cg_controller c);
 
-int cg_limit(const struct cg *g, uint32_t slot, const struct cg_limits *l, struct err *e);
+/* Nothing has changed after an error. ERR_CONFLICT: more memory is in use than the new limit. */
+int cg_limit(const struct cg *g, uint32_t slot, const struct keeper_resources *l, struct err *e);
+/* What cg_limit set aside for a slot, and for all of them: a group protects no more than those above it. */
+uint64_t cg_request(const struct cg *g, uint32_t slot);
+void cg_request_total(const struct cg *g, uint64_t bytes);
 int cg_kill(const struct cg *g, uint32_t slot); /* every process; 0 if there is no such group */
 /* 0 = nothing is left, -EBUSY = processes are still going, or another -errno. */
 int cg_remove(const struct cg *g, uint32_t slot);
