@@ -110,11 +110,11 @@ class Monitor(Channel):
         spec = struct.pack("<I", len(argv)) + b"".join(text(a) for a in argv)
         spec += struct.pack("<I", len(env)) + b"".join(text(v) for v in env)
         spec += text("") + text(user) + struct.pack("<IiQ??", 0o22, 0, 0, False, False)
-        head = text(exec_id) + text("") + struct.pack("<IQIQHH", flags, 0, 0, 0, 0, 0)
+        head = text(exec_id) + text("") + struct.pack("<IQIQHH?", flags, 0, 0, 0, 0, 0, False)
         self.ask(MON_EXEC, head + struct.pack("<I", len(spec)) + spec, timeout)
         out, offset = b"", 0
         while True:
-            r = Reader(self.ask(MON_READ, text(exec_id) + text("") + struct.pack("<BQII?", 1, offset, 56 * 1024, 20000, False), timeout))
+            r = Reader(self.ask(MON_READ, text(exec_id) + text("") + struct.pack("<BQII??", 1, offset, 56 * 1024, 20000, False, False), timeout))
             offset, _total, eof, _exited = r.get("QQ??")
             data = r.bytes()
             out += data

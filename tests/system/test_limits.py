@@ -119,7 +119,7 @@ def test_a_change_counts_at_once(api, daemon):
         assert api.run(sb, ["python3", "-c", "print(len(bytearray(200 << 20)))"])["stdout"] == f"{200 * MIB}\n"
         r = api.patch(url, json={"cpu": None, "memory_mb": 100})
         assert r.json()["limits"]["cpu"] is None and r.json()["limits"]["memory_mb"] == 100
-        assert api.run(sb, ["python3", "-c", "print(len(bytearray(200 << 20)))"])["reason"] == "oom_limit"
+        assert api.run(sb, ["python3", "-c", "print(len(bytearray(200 << 20)))"])["exec"]["exit"]["reason"] == "oom_limit"
         e = error(api.patch(url, json={"memory_mb": 15}), 400, "invalid_argument", "memory_mb")
         assert "15" in e["message"] or "16" in e["message"]
         error(api.patch(url, json={"memory_request_mb": 101}), 400, "invalid_argument", "memory_request_mb")
