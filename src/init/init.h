@@ -81,6 +81,9 @@ struct exec_slot *execs_add(struct init *in, uint32_t seq, pid_t pid);  /* NULL 
 struct exec_slot *execs_by_seq(struct init *in, uint32_t seq);
 bool execs_full(const struct init *in);
 
+/* oom.c: one OOM message; replies OOM_R. */
+void oom_answer(struct init *in, const struct init_oom *m);
+
 /* serve.c: sends, waiting for room; the monitor always reads. Exits if the monitor is gone. */
 void reply(struct init *in, uint16_t type, const void *p, size_t n);
 

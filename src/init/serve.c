@@ -48,6 +48,7 @@ static int handle(struct init *in, const struct chan_msg *m)
 {
     struct init_exec x;
     struct init_signal s;
+    struct init_oom oom;
 
     switch (m->type) {
     case INIT_EXEC:
@@ -59,6 +60,11 @@ static int handle(struct init *in, const struct chan_msg *m)
         if (init_signal_decode(&s, m->data, m->len) < 0)
             return -EBADMSG;
         signal_send(in, &s);
+        return 0;
+    case INIT_OOM:
+        if (init_oom_decode(&oom, m->data, m->len) < 0)
+            return -EBADMSG;
+        oom_answer(in, &oom);
         return 0;
     default:
         return 0;                       /* of a later version; nothing waits for an answer */

@@ -187,3 +187,53 @@ int init_signal_decode(struct init_signal *ret, const void *p, size_t n)
     *ret = m;
     return 0;
 }
+
+size_t init_oom_encode(const struct init_oom *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_u32(&w, m->tag);
+    return done(&w);
+}
+
+int init_oom_decode(struct init_oom *ret, const void *p, size_t n)
+{
+    struct init_oom m = {0};
+    struct wire_reader r;
+
+    wire_read(&r, p, n);
+    m.tag = wire_get_u32(&r);
+    if (!wire_end(&r))
+        return -EBADMSG;
+    *ret = m;
+    return 0;
+}
+
+size_t init_oom_r_encode(const struct init_oom_r *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_u32(&w, m->tag);
+    wire_put_i32(&w, m->pid);
+    wire_put_i32(&w, m->group);
+    wire_put_str(&w, m->comm);
+    return done(&w);
+}
+
+int init_oom_r_decode(struct init_oom_r *ret, const void *p, size_t n)
+{
+    struct init_oom_r m = {0};
+    struct wire_reader r;
+
+    wire_read(&r, p, n);
+    m.tag = wire_get_u32(&r);
+    m.pid = wire_get_i32(&r);
+    m.group = wire_get_i32(&r);
+    wire_get_str(&r, m.comm, sizeof m.comm);
+    if (!wire_end(&r) || m.pid < 0 || m.group < -1)
+        return -EBADMSG;
+    *ret = m;
+    return 0;
+}

@@ -21,6 +21,8 @@ enum init_type {
     INIT_STARTED,       /* init -> monitor: struct init_started */
     INIT_EXITED,        /* init -> monitor: struct init_exited */
     INIT_SIGNAL,        /* monitor -> init: struct init_signal; no reply */
+    INIT_OOM,           /* monitor -> init: struct init_oom: who is being killed? */
+    INIT_OOM_R,         /* init -> monitor: struct init_oom_r */
 };
 
 /*
@@ -92,12 +94,25 @@ struct init_signal {
     uint8_t scope;
 };
 
+struct init_oom {
+    uint32_t tag;
+};
+
+struct init_oom_r {
+    uint32_t tag;
+    int32_t pid;                /* inside; 0 = nobody was seen */
+    int32_t group;              /* the number in the name of its cgroup, -1 = unknown */
+    char comm[16];
+};
+
 size_t init_setup_encode(const struct init_setup *m, void *out, size_t size);    /* 0 = too small */
 size_t init_ready_encode(const struct init_ready *m, void *out, size_t size);
 size_t init_exec_encode(const struct init_exec *m, void *out, size_t size);
 size_t init_started_encode(const struct init_started *m, void *out, size_t size);
 size_t init_exited_encode(const struct init_exited *m, void *out, size_t size);
 size_t init_signal_encode(const struct init_signal *m, void *out, size_t size);
+size_t init_oom_encode(const struct init_oom *m, void *out, size_t size);
+size_t init_oom_r_encode(const struct init_oom_r *m, void *out, size_t size);
 /* 0 or -EBADMSG; strings are copied, byte slices borrow from `p`. */
 int init_setup_decode(struct init_setup *ret, const void *p, size_t n);
 int init_ready_decode(struct init_ready *ret, const void *p, size_t n);
@@ -105,5 +120,7 @@ int init_exec_decode(struct init_exec *ret, const void *p, size_t n);
 int init_started_decode(struct init_started *ret, const void *p, size_t n);
 int init_exited_decode(struct init_exited *ret, const void *p, size_t n);
 int init_signal_decode(struct init_signal *ret, const void *p, size_t n);
+int init_oom_decode(struct init_oom *ret, const void *p, size_t n);
+int init_oom_r_decode(struct init_oom_r *ret, const void *p, size_t n);
 
 #endif

@@ -26,7 +26,9 @@ enum monitor_fd {
     MON_FD_CPU = 9,         /* directory with cpuacct.usage (v1) or cpu.stat (v2) */
     MON_FD_PIDS = 10,       /* directory with pids.current */
     MON_FD_DEVPTS = 11,     /* root of the devpts that is /dev/pts inside */
-    MON_FD_END = 12,
+    MON_FD_OOM = 12,        /* told of by the kernel when the memory limit is reached: an eventfd (v1), memory.events (v2), or
+                               anything else where there is neither */
+    MON_FD_END = 13,
 };
 
 #endif

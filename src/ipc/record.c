@@ -36,6 +36,7 @@ void exec_record_put(struct wire_writer *w, const struct exec_record *r)
     wire_put_i32(w, r->error);
     wire_put_str(w, r->step);
     wire_put_str(w, r->oom_comm);
+    wire_put_i32(w, r->oom_pid);
     wire_put_u64(w, r->user_us);
     wire_put_u64(w, r->system_us);
     wire_put_u64(w, r->max_rss_kb);
@@ -70,6 +71,7 @@ void exec_record_get(struct wire_reader *r, struct exec_record *ret)
     ret->error = wire_get_i32(r);
     wire_get_str(r, ret->step, sizeof ret->step);
     wire_get_str(r, ret->oom_comm, sizeof ret->oom_comm);
+    ret->oom_pid = wire_get_i32(r);
     ret->user_us = wire_get_u64(r);
     ret->system_us = wire_get_u64(r);
     ret->max_rss_kb = wire_get_u64(r);

@@ -24,7 +24,7 @@
 #include "base/limits.h"
 #include "ipc/wire.h"
 
-#define RECORD_VERSION 1
+#define RECORD_VERSION 2
 
 /* Why an exec or a sandbox ended. The names are the API's. */
 #define END_REASONS(X)                                                                      \
@@ -60,6 +60,7 @@ struct exec_record {
     int32_t error;
     char step[32];
     char oom_comm[16];          /* process that the memory limit killed, "" if none was seen */
+    int32_t oom_pid;            /* inside the sandbox; 0 if none was seen */
     uint64_t user_us, system_us, max_rss_kb;
     uint64_t out_total, out_first, err_total, err_first;
     bool out_eof, err_eof;

@@ -122,7 +122,7 @@ void ending_of_entry(const struct exec *e)
     mon.r.code = e->r.code;
     mon.r.signal = e->r.signal;
     if (mon.r.reason == END_NONE && e->r.reason == END_OOM_LIMIT)
-        set_text(mon.r.message, sizeof mon.r.message, e->r.oom_comm);
+        oom_text(e->r.oom_comm, e->r.oom_pid, mon.r.message);
     if (mon.r.reason == END_NONE && e->r.reason == END_START_FAILED)
         set_text(mon.r.message, sizeof mon.r.message, e->r.step);
     ending_kill((enum end_reason)e->r.reason, NULL);

@@ -286,12 +286,11 @@ static enum end_reason reason_of(struct exec *e, const struct init_exited *m)
     enum end_reason killed = (enum end_reason)e->kill_reason;
 
     if (was_oom(e)) {
-        if (m->signal == 9)
-            memcpy(e->r.oom_comm, m->comm, sizeof e->r.oom_comm);
+        oom_of_leader(e, m->signal == 9 ? m->comm : "");
         return END_OOM_LIMIT;
     }
     /* A kill by request may come after the program's own end; a limit that was reached stays the reason. */
-    if (killed == END_TIMEOUT || killed == END_OUTPUT_LIMIT || (killed != END_NONE && m->signal == 9))
+    if (killed == END_TIMEOUT || killed == END_OUTPUT_LIMIT || killed == END_OOM_LIMIT || (killed != END_NONE && m->signal == 9))
         return killed;
     return m->signal != 0 ? END_SIGNALED : END_EXITED;
 }
@@ -335,6 +334,7 @@ static int on_message(const struct chan_msg *msg)
     struct init_ready ready;
     struct init_started started;
     struct init_exited exited;
+    struct init_oom_r oom;
 
     switch (msg->type) {
     case INIT_READY:
@@ -351,6 +351,11 @@ static int on_message(const struct chan_msg *msg)
         if (init_exited_decode(&exited, msg->data, msg->len) < 0)
             return -1;
         on_exited(&exited);
+        return 0;
+    case INIT_OOM_R:
+        if (init_oom_r_decode(&oom, msg->data, msg->len) < 0)
+            return -1;
+        oom_on_answer(&oom);
         return 0;
     default:
         return -1;

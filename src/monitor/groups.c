@@ -211,6 +211,13 @@ void group_release(int group, uint32_t seq)
     owed = owed + 2 < LOOKS_OWED ? owed + 2 : LOOKS_OWED;
 }
 
+uint32_t group_owner(int group)
+{
+    bool known = group >= 0 && group < GROUPS && (groups.state[group] == G_USED || groups.state[group] == G_LEFT);
+
+    return known ? groups.owner[group] : 0;
+}
+
 static int make_pipe(int which, int ret[2])
 {
     int ends[2];

@@ -98,6 +98,9 @@ static void dispatch(const struct epoll_event *ev)
         if (e != NULL)
             exec_on_output(e, ERR, (ev->events & (uint32_t)EPOLLHUP) != 0);
         break;
+    case SRC_OOM:
+        oom_on_event();
+        break;
     case SRC_IN:
         e = exec_by_index(index);
         if (e != NULL)
@@ -114,6 +117,7 @@ static void run_timers(void)
     execs_run_timers();
     peers_run_timers();
     ending_run_timers();
+    oom_run_timers();
     buffers_run_timers();
 }
 

@@ -6,7 +6,7 @@
  *
  * Who calls whom: main.c runs the loop and hands events to setup.c (keeper and init until READY),
  * peers.c (connections) -> requests.c (what they ask), exec_life.c (what init says) -> execs.c (the
- * table), spool.c (output), input.c (stdin), groups.c (cgroups and prepared pipes), ending.c (deadlines and
+ * table), oom.c (memory limit), spool.c (output), input.c (stdin), groups.c (cgroups and prepared pipes), ending.c (deadlines and
  * the end), usage.c (counters), files.c (status, journal, exit record).
  */
 #ifndef QS_MONITOR_MONITOR_H
@@ -160,7 +160,7 @@ void buffers_used(size_t n);                        /* after writing n bytes int
 void buffers_run_timers(void);
 
 /* main.c */
-enum source { SRC_KEEPER, SRC_INIT, SRC_PIDFD, SRC_LISTENER, SRC_PEER, SRC_OUT, SRC_ERR, SRC_IN };
+enum source { SRC_KEEPER, SRC_INIT, SRC_PIDFD, SRC_LISTENER, SRC_PEER, SRC_OUT, SRC_ERR, SRC_IN, SRC_OOM };
 int watch_add(int fd, uint32_t events, enum source source, unsigned index);
 void watch_change(int fd, uint32_t events, enum source source, unsigned index);
 void watch_remove(int fd);
@@ -246,6 +246,7 @@ int group_take(uint32_t seq, int *ret_fd);          /* index or -1; *ret_fd is t
 bool group_kill(int group, uint32_t seq);           /* false: not its group (any more) */
 bool group_is_empty(int group, uint32_t seq);       /* true without a group */
 void group_release(int group, uint32_t seq);
+uint32_t group_owner(int group);                    /* seq of the exec that is or was in it; 0 = none */
 /* Of stdin, stdout or stderr: [0] ours (non-blocking), [1] the sandbox's. 0 or -errno. */
 int pipe_take(int which, int ret[2]);
 int terminal_open(uint16_t rows, uint16_t cols, int *ret_ours, int *ret_inner);
@@ -264,6 +265,15 @@ void ending_run_timers(void);
 void usage_open(void);
 void usage_fill(struct sandbox_record *r);
 uint64_t usage_oom_kills(void);
+
+/* oom.c: what follows when the memory limit kills a process */
+void oom_watch(void);
+void oom_on_event(void);
+void oom_on_answer(const struct init_oom_r *m);
+void oom_of_leader(struct exec *e, const char *comm);   /* the exec's own program was killed by it */
+void oom_run_timers(void);
+#define OOM_TEXT 96
+void oom_text(const char *comm, int32_t pid, char out[OOM_TEXT]);
 
 /* files.c */
 void files_status(void);

@@ -121,6 +121,7 @@ void setup_on_keeper(void)
     if (r < 0)
         ending_kill(END_CREATE_FAILED, "monitor.sock could not be made");
     usage_open();
+    oom_watch();
     files_status();
     landlock_install();
     if (filter_install() < 0)

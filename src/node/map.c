@@ -34,6 +34,7 @@ void map_exec(const struct exec_record *r, Quicksand__Node__Exec *ret)
     SET(ret, error, r->error);
     ret->step = text(r->step);
     ret->oom_comm = text(r->oom_comm);
+    SET(ret, oom_pid, r->oom_pid);
     SET(ret, user_us, r->user_us);
     SET(ret, system_us, r->system_us);
     SET(ret, max_rss_kb, r->max_rss_kb);

@@ -96,7 +96,7 @@ def test_mutated_messages_to_a_monitor(api, daemon):
     with api.sandbox(idle_timeout_s=None) as sb, api.sandbox() as other:
         path = daemon.data_dir / "run" / sb.id / "monitor.sock"
         spec = struct.pack("<I", 1) + text("/bin/true") + struct.pack("<I", 0) + text("") + text("") + struct.pack("<IiQ??", 0o22, 0, 0, False, False)
-        execute = text("x1") + text("") + struct.pack("<IQIQHH", 0, 0, 0, 0, 0, 0) + struct.pack("<I", len(spec)) + spec
+        execute = text("x1") + text("") + struct.pack("<IQIQHH?", 0, 0, 0, 0, 0, 0, False) + struct.pack("<I", len(spec)) + spec
         ref = text("x1") + text("")
         seeds = [(1, execute), (3, ref + struct.pack("<BQII", 1, 0, 65536, 0)), (5, ref + struct.pack("<Q?I", 0, False, 0)), (7, ref),
                  (8, ref + struct.pack("<I", 0)), (9, struct.pack("<I", 0)), (11, ref + struct.pack("<iB", 9, 1)), (12, ref + struct.pack("<HH", 1, 1)),

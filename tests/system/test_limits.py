@@ -168,3 +168,58 @@ def test_an_ended_outputs_room_is_given_to_the_next(make_daemon):
         record = d.api.get(f"{url}/{x}", params={"wait": "exit"}).json()
         assert record["exit"]["reason"] == "output_limit"
         assert record["stdout_bytes"] <= 16 << 20
+
+
+# --- out of memory
+
+HOG = "b = []\nwhile True: b.append(bytearray(1 << 20))"
+# A child that the limit kills, of a parent that would go on.
+CHILD = ["sh", "-c", f"python3 -c '{HOG}'; echo $?; sleep 0.3; echo lives"]
+
+
+def run_exec(api, sb, argv, **fields):
+    return api.run(sb, argv, **fields)
+
+
+def test_the_process_that_memory_killed_is_named(api):
+    with api.sandbox(memory_mb=100) as sb:
+        x = api.run(sb, ["python3", "-c", HOG])["exec"]
+        assert x["exit"]["reason"] == "oom_limit" and x["exit"]["signal"] == 9
+        assert x["exit"]["message"] == f"the memory limit was reached and 'python3' (pid {x['pid']}) was killed"
+        assert api.run(sb, ["echo", "ok"])["stdout"] == "ok\n"
+        assert api.get(f"/v1/sandboxes/{sb.id}").json()["usage"]["oom_kills"] == 1
+
+
+def test_the_rest_of_the_exec_goes_with_it(api):
+    with api.sandbox(memory_mb=100) as sb:
+        other = api.post(f"/v1/sandboxes/{sb.id}/execs", json={"command": ["sleep", "1000"]}).json()["id"]
+        r = api.run(sb, CHILD)
+        assert r["exec"]["exit"]["reason"] == "oom_limit", r
+        assert "'python3' (pid " in r["exec"]["exit"]["message"], r
+        assert "lives" not in r["stdout"]
+        assert api.get(f"/v1/sandboxes/{sb.id}/execs/{other}").json()["exit"] is None      # another exec does not
+        assert api.run(sb, ["sh", "-c", "ls /proc | grep -c '^[0-9]'"])["stdout"].strip() in ("3", "4", "5")
+
+
+def test_only_the_process_goes(api):
+    with api.sandbox(memory_mb=100, oom="process") as sb:
+        r = api.run(sb, CHILD)
+        assert r["stdout"] == "137\nlives\n", r
+        assert r["exec"]["exit"]["reason"] == "exited" and r["exec"]["exit"]["code"] == 0
+        assert r["exec"]["oom"]["comm"] == "python3" and r["exec"]["oom"]["pid"] > 1
+
+
+@pytest.mark.parametrize("argv", [["python3", "-c", HOG], CHILD])
+def test_the_sandbox_goes(api, argv):
+    with api.sandbox(memory_mb=100, oom="sandbox", command=["sleep", "1000"]) as sb:
+        api.post(f"/v1/sandboxes/{sb.id}/execs", json={"command": argv})
+        end = api.get(f"/v1/sandboxes/{sb.id}", params={"wait": "exit", "timeout_s": 60}).json()
+        assert end["state"] == "ended" and end["exit"]["reason"] == "oom_limit", end
+        assert end["exit"]["message"].startswith("the memory limit was reached and 'python3' (pid "), end
+
+
+def test_an_entry_point_that_memory_killed(api):
+    with api.sandbox(memory_mb=100, command=["python3", "-c", HOG]) as sb:
+        end = api.get(f"/v1/sandboxes/{sb.id}", params={"wait": "exit", "timeout_s": 60}).json()
+        assert end["exit"]["reason"] == "oom_limit" and end["exit"]["signal"] == 9
+        assert end["exit"]["message"].startswith("the memory limit was reached and 'python3' (pid "), end

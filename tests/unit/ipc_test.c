@@ -50,6 +50,8 @@ CODEC(init_exec, 7, INIT_EXEC_TTY | INIT_EXEC_CGROUP, BYTES, 4)
 CODEC(init_started, 7, 12, 2, "exec")
 CODEC(init_exited, 7, -1, 9, 1, 2, 3, "python3")
 CODEC(init_signal, 7, 15, INIT_SIG_GROUP)
+CODEC(init_oom, 7)
+CODEC(init_oom_r, 7, 12, 3, "python3")
 CODEC(image_unpack, 1, 2)
 CODEC(image_progress, 3, 4)
 CODEC(image_done, 1, "bad entry", "abc", 5, 6)
@@ -76,7 +78,7 @@ CODEC(mon_status, 5)
 CODEC(mon_update, true, -1, true, 9, true, {255, 0, 1})
 CODEC(mon_error, 3, 2, "argv", "no such thing")
 CODEC(exec_record, 3, "e1", "", MON_EXEC_TTY, EXEC_EXITED, 12, 1, 2, 3, END_OOM_LIMIT, -1, 9, 2, "cwd",
-      "python3", 4, 5, 6, 7, 8, 9, 10, true, true, 11, true, "sh -c true")
+      "python3", 44, 4, 5, 6, 7, 8, 9, 10, true, true, 11, true, "sh -c true")
 CODEC(sandbox_record, "sb-1", SB_ENDED, 12, 1, 2, 3, 4, 5, 6, "exec", 7, END_TIMEOUT, -1, 15, "deadline",
       "text", 8, 9, 10, 11, 12)
 
@@ -87,7 +89,7 @@ static const struct codec {
 } codecs[] = {
 #define ROW(name) {#name, sample_##name, recode_##name}
     ROW(init_setup), ROW(init_ready), ROW(init_exec), ROW(init_started), ROW(init_exited),
-    ROW(init_signal), ROW(image_unpack), ROW(image_progress), ROW(image_done), ROW(keeper_create),
+    ROW(init_signal), ROW(init_oom), ROW(init_oom_r), ROW(image_unpack), ROW(image_progress), ROW(image_done), ROW(keeper_create),
     ROW(keeper_destroy), ROW(keeper_limits), ROW(keeper_layer), ROW(keeper_stats),
     ROW(keeper_configure), ROW(mon_exec), ROW(mon_ref), ROW(mon_read), ROW(mon_read_r),
     ROW(mon_stdin), ROW(mon_stdin_r), ROW(mon_wait), ROW(mon_list), ROW(mon_signal),

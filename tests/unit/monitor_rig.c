@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -345,6 +346,7 @@ static _Noreturn void monitor_main(const struct rig *r, int keeper, const struct
     fds[MON_FD_CPU] = open(r->dir, O_DIRECTORY);
     fds[MON_FD_PIDS] = open(r->dir, O_DIRECTORY);
     fds[MON_FD_DEVPTS] = open_terminals();
+    fds[MON_FD_OOM] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (geteuid() == 0)
         hand_over(r);
     for (int i = MON_FD_KEEPER; i < MON_FD_END; i++)

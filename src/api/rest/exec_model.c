@@ -236,7 +236,7 @@ static void exit_message(const Quicksand__Node__Exec *x, char *out, size_t size)
     if (exec_start_error(x, &e) < 0)
         (void)snprintf(out, size, "%s", e.message);
     else if (x->reason == END_OOM_LIMIT && x->oom_comm != NULL && *x->oom_comm != '\0')
-        (void)snprintf(out, size, "the memory limit was reached and '%s' was killed", x->oom_comm);
+        (void)snprintf(out, size, "the memory limit was reached and '%s' (pid %d) was killed", x->oom_comm, x->oom_pid);
     else if (x->reason == END_OOM_LIMIT)
         (void)snprintf(out, size, "the memory limit was reached");
     else if (x->reason == END_TIMEOUT)
@@ -258,6 +258,17 @@ static json_t *exit_json(const Quicksand__Node__Exec *x)
     json_object_set_new(o, "code", by_signal || failed ? json_null() : json_integer(x->code));
     json_object_set_new(o, "signal", by_signal ? json_integer(x->signal) : json_null());
     text_set(o, "message", message, strlen(message));
+    return o;
+}
+
+/* The process that the memory limit killed, the exec's own or one below it. */
+static json_t *oom_json(const Quicksand__Node__Exec *x)
+{
+    if (x->oom_pid <= 0)
+        return json_null();
+    json_t *o = json_object();
+    json_object_set_new(o, "pid", json_integer(x->oom_pid));
+    text_set(o, "comm", x->oom_comm != NULL ? x->oom_comm : "", x->oom_comm != NULL ? strlen(x->oom_comm) : 0);
     return o;
 }
 
@@ -293,6 +304,7 @@ json_t *exec_json(const Quicksand__Node__Exec *x, const char *sandbox)
     json_object_set_new(o, "started_at", time_json(x->started_ms));
     json_object_set_new(o, "ended_at", time_json(x->ended_ms));
     json_object_set_new(o, "exit", ended ? exit_json(x) : json_null());
+    json_object_set_new(o, "oom", oom_json(x));
     json_object_set_new(o, "shell_code", shell_code_json(x));
     json_object_set_new(o, "stdout_bytes", json_integer((json_int_t)x->out_total));
     json_object_set_new(o, "stderr_bytes", json_integer((json_int_t)x->err_total));

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -264,6 +265,24 @@ int cg_open(const struct cg *g, uint32_t slot)
 int cg_open_kill(const struct cg *g, uint32_t slot)
 {
     return open_at(g->v2, slot, "cgroup.kill", O_WRONLY);
+}
+
+int cg_open_oom(const struct cg *g, uint32_t slot)
+{
+    char text[32], name[64];
+
+    if (g->absent[CG_MEMORY])
+        return open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (g->v1[CG_MEMORY] < 0)
+        return open_at(g->v2, slot, "memory.events", O_RDONLY);
+    auto_close int control = open_at(g->v1[CG_MEMORY], slot, "memory.oom_control", O_RDONLY);
+    auto_close int event = control < 0 ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (event < 0)
+        return control < 0 ? control : -errno;
+    snprintf(text, sizeof text, "%d %d", event, control);
+    snprintf(name, sizeof name, "%" PRIu32 "/cgroup.event_control", slot);
+    int r = fd_write_at(g->v1[CG_MEMORY], name, text);
+    return r < 0 ? r : take_fd(&event);
 }
 
 int cg_open_controller(const struct cg *g, uint32_t slot, enum cg_controller c)

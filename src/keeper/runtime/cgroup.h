@@ -51,6 +51,8 @@ int cg_enter_monitors(const struct cg *g, struct err *e);
 
 int cg_open(const struct cg *g, uint32_t slot);      /* the v2 group */
 int cg_open_kill(const struct cg *g, uint32_t slot); /* its cgroup.kill */
+/* Becomes ready when the memory limit is reached: an eventfd on v1, memory.events on v2, else /dev/null. */
+int cg_open_oom(const struct cg *g, uint32_t slot);
 int cg_open_controller(const struct cg *g, uint32_t slot, enum cg_controller c);
 
 /* Nothing has changed after an error. ERR_CONFLICT: more memory is in use than the new limit. */

@@ -49,6 +49,7 @@ enum {
     FD_CPU,
     FD_PIDS,
     FD_DEVPTS,
+    FD_OOM,
     FD_EXE,
     FD_COUNT
 };
@@ -211,6 +212,7 @@ static int place(const struct parts *p, struct err *e)
         [FD_CPU] = p->cgroup,
         [FD_PIDS] = cg_open_controller(g, p->slot, CG_PIDS),
         [FD_DEVPTS] = openat(p->devpts, ".", O_PATH | O_DIRECTORY | O_CLOEXEC),
+        [FD_OOM] = cg_open_oom(g, p->slot),
         [FD_EXE] = keeper.monitor_exe,
     };
 
