@@ -2,13 +2,17 @@
 Fixtures of the system tests.
 
 daemon       the instance that most tests share, with the image `base`
+tools        the name of an image of it with compilers, databases and the like
 api          a client of it (qsdaemon.Api)
 make_daemon  a factory of further instances, for tests that kill theirs: make_daemon(supervised=True)
 
 Tests that bear the mark `long` run with --long alone. Root is needed.
 """
 
+import contextlib
 import os
+import subprocess
+import threading
 
 import pytest
 
@@ -28,6 +32,22 @@ def pytest_collection_modifyitems(config, items):
     chosen = [i for i in items if (i.get_closest_marker("long") is not None) == wanted]
     config.hook.pytest_deselected(items=[i for i in items if i not in chosen])
     items[:] = chosen
+
+
+IMAGES = ("tools",)
+
+
+def make_image(name):
+    # What goes wrong is said by the fixture, which tries again.
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        qsdaemon.packages_tar(name)
+
+
+def pytest_collection_finish(session):
+    """An image takes a minute or two to make: it is begun while other tests run."""
+    for name in {f for item in session.items for f in item.fixturenames} & set(IMAGES):
+        if os.geteuid() == 0 and not session.config.option.collectonly:
+            threading.Thread(target=make_image, args=(name,), daemon=True).start()
 
 
 INSTANCES = []
@@ -65,6 +85,12 @@ def daemon():
     instance = start()
     yield instance
     finish(instance)
+
+
+@pytest.fixture(scope="session")
+def tools(daemon):
+    daemon.import_image("tools", qsdaemon.packages_tar("tools"))
+    return "tools"
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ reported; then everything that bears its name is removed, so that one failure do
 """
 
 import contextlib
+import fcntl
+import hashlib
 import os
 import pathlib
 import random
@@ -49,6 +51,20 @@ def base_tar():
     path = CACHE / "base.tar"
     if not path.exists():
         subprocess.run([ROOT / "tools/make-base-image", path], check=True, stdin=subprocess.DEVNULL)
+    return path
+
+
+def packages_tar(name):
+    """The base with the packages of packaging/debian-packages/image-NAME.txt, made once for each state of that list."""
+    listed = (ROOT / f"packaging/debian-packages/image-{name}.txt").read_text()
+    packages = [line for line in listed.splitlines() if line and not line.startswith("#")]
+    path = CACHE / f"{name}-{hashlib.sha256(' '.join(packages).encode()).hexdigest()[:12]}.tar"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with open(CACHE / f".{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            subprocess.run([ROOT / "tools/make-base-image", path, *packages], check=True, stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     return path
 
 
@@ -184,8 +200,11 @@ class Daemon:
         raise RuntimeError(f"the daemon is not ready after {seconds} s ({why}):\n{self.log_tail()}")
 
     def import_base(self):
-        with open(base_tar(), "rb") as tar:
-            r = self.api.post("/v1/images", params={"name": "base"}, content=tar, timeout=600)
+        self.import_image("base", base_tar())
+
+    def import_image(self, name, path):
+        with open(path, "rb") as tar:
+            r = self.api.post("/v1/images", params={"name": name}, content=tar, timeout=600)
         assert r.status_code == 201, r.text
 
     def stop(self):
