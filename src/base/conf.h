@@ -39,6 +39,13 @@ struct conf {
     uint64_t trees_bytes;       /* most of the btrfs image, which grows */
     uint32_t id_base_range;     /* first 65536-id range is id_base_range * 65536; default 16384 */
     char cgroup_name[64];       /* directory under each hierarchy; default "quicksand" */
+    char registry_auth[256];    /* credentials of registries, in the form of ~/.docker/config.json; "" = none */
+    char registry_mirrors[768]; /* registry=host words: asked before the registry */
+    char registry_insecure[768];/* hosts that may be spoken to without TLS, or with a certificate of anybody */
+    char registry_ca[256];      /* PEM file of authorities, "" = the system's */
+    char registry_proxy[256];   /* URL of a proxy for all registries, "" = none */
+    char registry_no_proxy[512];/* hosts that are reached without it */
+    uint32_t registry_stall_s;  /* a registry that sends nothing for so long is given up; default 60 */
     char log_level[16];         /* error warn info debug */
 };
 

@@ -1,5 +1,5 @@
 /*
- * cmd_image.c - image import, ls, rm
+ * cmd_image.c - image import, ls, rm, and the way to the others
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "cli/cmd.h"
+#include "cli/cmd_image.h"
 #include "cli/table.h"
 
 static ssize_t read_fd(void *ctx, void *p, size_t n)
@@ -109,9 +110,14 @@ static int remove_images(int argc, char **argv)
 int cmd_image(int argc, char **argv)
 {
     static const struct subcommand table[] = {
+        {"pull", image_pull, "pull an image from a registry"},
         {"import", import, "import a root file system from a tar archive"},
         {"ls", list, "list images"},
+        {"inspect", image_inspect, "print an image as JSON"},
+        {"tag", image_tag, "point a name at an image"},
+        {"untag", image_untag, "remove names"},
         {"rm", remove_images, "remove images"},
+        {"gc", image_gc, "remove images and build steps that nobody uses"},
     };
 
     return cmd_family("image", table, array_len(table), argc, argv);

@@ -23,7 +23,7 @@ static const struct {
     {"kill", cmd_kill, "end sandboxes, keeping their record"},
     {"rm", cmd_rm, "end sandboxes and remove them"},
     {"inspect", cmd_inspect, "print a sandbox or a command as JSON"},
-    {"image", cmd_image, "import, list and remove images"},
+    {"image", cmd_image, "pull, import, list, name and remove images"},
     {"token", cmd_token, "make, list and remove tokens"},
 };
 

@@ -138,6 +138,7 @@ static int open_state(struct control *ct, struct err *e)
     (void)snprintf(node, sizeof node, "unix:%s/node.sock", ct->conf.run_dir);
     ct->core = core_new(ct->loop, ct->store, node, ct->conf.data_dir);
     default_limits(&ct->conf, ct->core);
+    core_set_registry_auth(ct->core, ct->conf.registry_auth);
     ct->vault = vault_open(ct->core, ct->conf.data_dir, e);
     if (ct->vault == NULL)
         return -1;

@@ -31,6 +31,8 @@ struct core *core_new(struct loop *l, struct store *store, const char *node_addr
 
 int core_start(struct core *c, struct err *e)
 {
+    if (operations_open(c, e) < 0)
+        return -1;
     return sandboxes_open(c, e);
 }
 
@@ -40,6 +42,7 @@ void core_stop(struct core *c)
     node_calls_fail_all(c);
     life_wake_all(c);
     node_calls_fail_all(c);
+    operations_stop(c);
     sandboxes_close(c);
 }
 
@@ -52,9 +55,11 @@ void core_free(struct core *c)
     audit_close(c);
     http_client_free(c->node);
     node_calls_free_all(c);
+    operations_close(c);
     tokens_close(c);
     map_done(&c->boxes);
     free(c->data_dir);
+    free(c->registry_auth);
     free(c);
 }
 
@@ -64,6 +69,12 @@ void core_log(enum log_level level, const char *event, const char *id, const str
 
     log_write(level, event, "id=%s code=%s cause=%s", id, err_row(e->code)->name,
               log_escape(e->message, cause, sizeof cause));
+}
+
+void core_set_registry_auth(struct core *c, const char *path)
+{
+    free(c->registry_auth);
+    c->registry_auth = mem_strdup(path);
 }
 
 struct loop *core_loop(struct core *c)

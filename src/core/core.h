@@ -30,6 +30,8 @@ int core_start(struct core *c, struct err *e);
  * waits for core. May be called again, for calls that came after it. */
 void core_stop(struct core *c);
 void core_free(struct core *c);             /* accepts NULL */
+/* The file of registry credentials; "" = none. */
+void core_set_registry_auth(struct core *c, const char *path);
 struct loop *core_loop(struct core *c);
 struct store *core_store(struct core *c);
 

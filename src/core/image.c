@@ -31,19 +31,20 @@ struct image_import {
     char suspect[128]; /* layer that was being removed when the import began, "" = none */
 };
 
-static int image_name_check(const char *name, const char *param, struct err *e)
+/* The spelling under which the store has a name; ids stay what they are, and so does what cannot be a name. */
+static void spelling(const char *id_or_name, char out[IMAGE_REF_SIZE])
 {
-    if (spec_check_name(name, param, e) < 0)
-        return -1;
-    if (strncmp(name, "im-", 3) == 0)
-        return err_param(e, ERR_INVALID, param, "%s must not begin with 'im-', as image ids do",
-                         param);
-    return 0;
+    struct err ignored;
+
+    if (id_is(id_or_name, "im-") || image_name_normalize(id_or_name, out, &ignored) < 0)
+        (void)snprintf(out, IMAGE_REF_SIZE, "%s", id_or_name);
 }
 
 int image_config_check(const struct image_config *cfg, struct err *e)
 {
-    if (cfg->name != NULL && image_name_check(cfg->name, "name", e) < 0)
+    char name[IMAGE_REF_SIZE];
+
+    if (cfg->name != NULL && image_name_normalize(cfg->name, name, e) < 0)
         return -1;
     const struct sandbox_spec spec = {
         .image = "",
@@ -83,6 +84,7 @@ static int keep(struct image_import *im, struct image_row *row, struct err *e)
     if (store_begin(s, STORE_DURABLE, e) < 0)
         return -1;
     if (store_image_insert(s, row, e) < 0 ||
+        store_layer_put(s, im->reply->layer, row->size_bytes, row->files, row->created_us, e) < 0 ||
         (im->name != NULL && store_image_name(s, im->name, row->id, e) < 0) ||
         store_commit(s, e) < 0) {
         store_rollback(s);
@@ -168,7 +170,10 @@ struct image_import *image_import(struct core *c, const struct image_config *cfg
     memcpy(im->suspect, c->removing, sizeof im->suspect);
     im->ops = ops;
     im->ctx = ctx;
-    im->name = cfg->name != NULL ? mem_strdup(cfg->name) : NULL;
+    if (cfg->name != NULL) {
+        im->name = mem_alloc(IMAGE_REF_SIZE);
+        spelling(cfg->name, im->name);
+    }
     im->env = cfg->env != NULL ? js_text(cfg->env, false) : mem_strdup("{}");
     im->workdir = cfg->workdir != NULL ? mem_strdup(cfg->workdir) : NULL;
     im->user = cfg->user != NULL ? mem_strdup(cfg->user) : NULL;
@@ -217,19 +222,30 @@ void image_import_cancel(struct image_import *im)
 
 int image_get(struct core *c, const char *id_or_name, struct image_row *ret, struct err *e)
 {
-    return store_image_get(c->store, id_or_name, ret, e);
+    char name[IMAGE_REF_SIZE];
+
+    spelling(id_or_name, name);
+    return store_image_get(c->store, name, ret, e);
+}
+
+int image_unname(struct core *c, const char *name, struct err *e)
+{
+    char stored[IMAGE_REF_SIZE];
+
+    spelling(name, stored);
+    return store_image_unname(c->store, stored, e);
 }
 
 int image_set_name(struct core *c, const char *name, const char *id_or_name, struct image_row *ret,
                    struct err *e)
 {
     auto_image_row row = {0};
+    char stored[IMAGE_REF_SIZE];
 
-    if (image_name_check(name, "name", e) < 0 ||
-        store_image_get(c->store, id_or_name, &row, e) < 0 ||
-        store_image_name(c->store, name, row.id, e) < 0)
+    if (image_name_normalize(name, stored, e) < 0 || image_get(c, id_or_name, &row, e) < 0 ||
+        store_image_name(c->store, stored, row.id, e) < 0)
         return -1;
-    return store_image_get(c->store, name, ret, e);
+    return store_image_get(c->store, stored, ret, e);
 }
 
 int image_remove(struct core *c, const char *id_or_name, struct err *e)
@@ -237,7 +253,7 @@ int image_remove(struct core *c, const char *id_or_name, struct err *e)
     auto_image_row row = {0};
     bool is_used = false;
 
-    if (store_image_get(c->store, id_or_name, &row, e) < 0)
+    if (image_get(c, id_or_name, &row, e) < 0)
         return -1;
     if (store_begin(c->store, STORE_FAST, e) < 0)
         return -1;

@@ -41,8 +41,28 @@ void image_import_cancel(struct image_import *im);          /* the bytes broke o
 
 int image_get(struct core *c, const char *id_or_name, struct image_row *ret, struct err *e);
 int image_set_name(struct core *c, const char *name, const char *id_or_name, struct image_row *ret, struct err *e);
+int image_unname(struct core *c, const char *name, struct err *e);     /* ERR_NOT_FOUND */
 /* ERR_CONFLICT while a live sandbox uses it. The rows are gone when it returns, the layers soon
  * after. */
 int image_remove(struct core *c, const char *id_or_name, struct err *e);
+
+/* --- garbage: images that nobody uses ---------------------------------------------------------- */
+
+#define IMAGE_GC_UNUSED_S (24 * 3600)
+
+struct image_gc_spec {
+    int64_t unused_ms;                      /* only what was made, and last used, so long ago */
+    bool named_too;
+    bool dry_run;
+};
+
+struct image_gc_result {
+    int64_t freed_bytes;                    /* of layers that no other image has */
+    int64_t steps;                          /* build steps forgotten; 0 in a dry run */
+};
+
+typedef void (*image_gc_fn)(void *ctx, const char *image, int64_t bytes, const char *source);
+int image_gc(struct core *c, const struct image_gc_spec *spec, image_gc_fn fn, void *ctx, struct image_gc_result *ret,
+             struct err *e);
 
 #endif

@@ -12,6 +12,8 @@
 #include "store/store.h"
 
 struct node_call;
+struct operation;
+struct operation_wait;
 struct refresh;
 
 struct core {
@@ -42,6 +44,10 @@ struct core {
     size_t imports;                     /* image imports under way: no layer is removed meanwhile */
     char removing[128];                 /* layer that the node is removing, "" = none */
 
+    struct operation *operations;       /* running */
+    struct operation_wait *operation_waits;
+    char *registry_auth;                /* path of the file of registry credentials, NULL = none; owned */
+
     struct audit_row *audit;            /* waiting for the next flush; owned */
     size_t naudit;
     uint64_t audit_lost;
@@ -62,6 +68,10 @@ int sandboxes_open(struct core *c, struct err *e);
 void sandboxes_close(struct core *c);
 /* image.c: removes layers that no image names, one at a time. */
 void images_sweep(struct core *c);
+/* operation.c */
+int operations_open(struct core *c, struct err *e);
+void operations_stop(struct core *c);       /* answers whoever waits */
+void operations_close(struct core *c);
 /* token.c */
 void tokens_close(struct core *c);
 /* audit.c */

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/image.h"
 #include "core/life.h"
 #include "json/json.h"
 
@@ -245,6 +246,7 @@ static enum claimed write_rows(struct creation *cr, struct sandbox_row *holder, 
     cr->row.created_us = clock_wall_us();
     cr->row.expires_ms = cr->timeout_ms != 0 ? cr->row.created_us / 1000 + cr->timeout_ms : 0;
     if (store_app_ensure(c->store, cr->row.app, cr->row.created_us, e) < 0 ||
+        store_image_set_used(c->store, cr->row.image, cr->row.created_us, e) < 0 ||
         store_sandbox_insert(c->store, &cr->row, e) < 0)
         return FAILED;
     return is_evicting ? REPLACED : CLAIMED;
@@ -330,7 +332,7 @@ void sandbox_create(struct core *c, const struct sandbox_spec *spec, const char 
         fail(cr, &e);
         return;
     }
-    if (store_image_get(c->store, spec->image, &cr->image, &e) < 0) {
+    if (image_get(c, spec->image, &cr->image, &e) < 0) {
         (void)snprintf(e.param, sizeof e.param, "image");
         fail(cr, &e);
         return;

@@ -1,5 +1,5 @@
 /*
- * main.c - the image role: unpacks archives of strangers into layers
+ * main.c - the image role: pulls images and unpacks archives of strangers into layers
  *
  * Usage: quicksand-image [--config FILE] --layers DIR, with descriptor 3 a listening SEQPACKET socket.
  * Started by the keeper as root of a user namespace of its own, with DIR a mount that maps ids to that namespace, so that
@@ -8,6 +8,7 @@
  *
  * The parent never reads a byte of a request. It forks a child a connection, and answers for one that died.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -20,6 +21,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/conf.h"
@@ -28,6 +30,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "image/job.h"
+#include "json/json.h"
 #include "sys/caps.h"
 #include "sys/fd.h"
 #include "sys/rmtree.h"
@@ -36,6 +39,7 @@
 #define LISTENER 3
 #define ACCEPT_PAUSE_MS 100
 #define JOBS_MAX 8                  /* at once; more wait in the backlog */
+#define BLOB_LIFE_S (24 * 3600)
 #define JOB_MEMORY (1ULL << 30)     /* address space of a child: an xz dictionary may ask for anything */
 
 struct child {
@@ -45,6 +49,7 @@ struct child {
 };
 
 struct role {
+    const struct conf *conf;
     int layers;
     int signals;
     int alive[2];                   /* children hold the read end; ours to write closes with us */
@@ -58,6 +63,26 @@ static int usage(void)
     return 2;
 }
 
+/* Parts of blobs that nobody continued for a day. */
+static void drop_old_blobs(int layers)
+{
+    auto_close int dir = openat(layers, BLOBS, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    int copy = dir >= 0 ? fcntl(dir, F_DUPFD_CLOEXEC, 3) : -1;
+    DIR *list = copy >= 0 ? fdopendir(copy) : NULL;
+    const struct dirent *d;
+    struct stat st;
+
+    if (list == NULL) {
+        fd_close(&copy);
+        return;
+    }
+    while ((d = readdir(list)) != NULL)
+        if (fstatat(dir, d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+            st.st_mtime < time(NULL) - BLOB_LIFE_S)
+            (void)unlinkat(dir, d->d_name, 0);
+    (void)closedir(list);
+}
+
 static int open_layers(struct role *role, const char *path, struct err *e)
 {
     role->layers = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -68,6 +93,7 @@ static int open_layers(struct role *role, const char *path, struct err *e)
     int r = rmtree_inside(role->layers, STAGING);
     if (r < 0)
         return err_sys(e, -r, "remove what is stale in %s/%s", path, STAGING);
+    drop_old_blobs(role->layers);
     return 0;
 }
 
@@ -95,8 +121,11 @@ static int lower_privileges(struct err *e)
 
     if (r < 0)
         return err_sys(e, -r, "drop capabilities");
-    return seccomp_role_install(SECCOMP_BASE | SECCOMP_IO | SECCOMP_UNIX | SECCOMP_READ_FILES |
-                                    SECCOMP_WRITE_FILES | SECCOMP_MEMFD | SECCOMP_CHILDREN | SECCOMP_TREE,
+    /* The network is for the fetching process of a pull, and threads are for its look-ups of names; every other process takes
+     * both away from itself before it reads anything (confine.c, pull.c). */
+    return seccomp_role_install(SECCOMP_BASE | SECCOMP_IO | SECCOMP_UNIX | SECCOMP_INET | SECCOMP_READ_FILES |
+                                    SECCOMP_WRITE_FILES | SECCOMP_MEMFD | SECCOMP_CHILDREN | SECCOMP_THREADS |
+                                    SECCOMP_TREE | SECCOMP_NARROW,
                                 e);
 }
 
@@ -113,7 +142,7 @@ static void limit_memory(void)
 static void run_child(struct role *role, struct child *child) __attribute__((noreturn));
 static void run_child(struct role *role, struct child *child)
 {
-    struct job job = {.conn = child->conn, .layers = role->layers, .alive = role->alive[0]};
+    struct job job = {.conf = role->conf, .conn = child->conn, .layers = role->layers, .alive = role->alive[0]};
 
     memcpy(job.name, child->name, sizeof job.name);
     fd_close(&role->alive[1]);
@@ -165,7 +194,7 @@ static void job_ended(struct role *role, struct child *child, int status)
 {
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         struct err e = {0};
-        (void)err_set(&e, ERR_INTERNAL, "the unpacking process died (status %d)", status);
+        (void)err_set(&e, ERR_INTERNAL, "the process of the job died (status %d)", status);
         log_error("image.job_died", "job=%s status=%d", child->name, status);
         int staging = openat(role->layers, STAGING, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         int r = staging < 0 ? -errno : rmtree(staging, child->name);
@@ -240,6 +269,8 @@ int main(int argc, char **argv)
         open_layers(&role, layers, &e) < 0 || open_signals(&role, &e) < 0 || lower_privileges(&e) < 0)
         goto failed;
     log_init("image", log_level_from_name(conf.log_level));
+    role.conf = &conf;
+    js_init();
     if (fd_set_cloexec(LISTENER, true) < 0 || fd_set_nonblock(LISTENER, true) < 0 ||
         pipe2(role.alive, O_CLOEXEC) < 0) {
         (void)err_sys(&e, errno, "listener and pipe");

@@ -18,6 +18,10 @@
 #include "sys/fd.h"
 #include "sys/rmtree.h"
 
+#define OVERLAY_OPAQUE "user.overlay.opaque"
+/* Makes overlay look for whiteouts in a directory that only one layer has; else it would list them as broken files. */
+#define OVERLAY_ORIGIN "user.overlay.origin"
+
 struct tree_dir {
     char *path;                     /* owned */
     ino_t inode;                    /* it may have been replaced since */
@@ -125,7 +129,7 @@ static int place(struct tree *t, const char *path, struct place *ret, struct err
     return parent_of(t, parent, e);
 }
 
-enum kind { KIND_FILE, KIND_DIR, KIND_SYMLINK, KIND_LINK, KIND_FIFO };
+enum kind { KIND_FILE, KIND_DIR, KIND_SYMLINK, KIND_LINK, KIND_FIFO, KIND_WHITEOUT };
 
 struct node {
     enum kind kind;
@@ -154,8 +158,19 @@ static int make_node(int dir, const char *name, const struct node *n)
     case KIND_FIFO:
         r = mknodat(dir, name, S_IFIFO | 0600, 0);
         break;
+    case KIND_WHITEOUT:
+        /* This one device may be made by anybody, because it opens nothing. */
+        r = mknodat(dir, name, S_IFCHR | 0600, 0);
+        break;
     }
     return r < 0 ? -errno : r;
+}
+
+static int set_opaque(int dir, const char *name)
+{
+    auto_close int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    return fd < 0 || fsetxattr(fd, OVERLAY_OPAQUE, "y", 1, 0) < 0 ? -errno : 0;
 }
 
 /* Makes the entry at its place, instead of what an earlier one made there. As make_node. */
@@ -178,7 +193,12 @@ static int make_or_replace(struct tree *t, const struct place *at, const struct 
         t->parent_is_stale = t->parent_is_stale || S_ISLNK(st.st_mode);
         r = unlinkat(t->parent, at->name, 0) < 0 ? -errno : 0;
     }
-    return r < 0 ? r : make_node(t->parent, at->name, n);
+    if (r == 0)
+        r = make_node(t->parent, at->name, n);
+    /* A directory where the layer has hidden what was below: it must not show again through the new one. */
+    if (r >= 0 && n->kind == KIND_DIR && S_ISCHR(st.st_mode))
+        r = set_opaque(t->parent, at->name);
+    return r;
 }
 
 static void remember_dir(struct tree *t, const char *path, ino_t inode, const struct timespec *mtime)
@@ -332,6 +352,35 @@ int tree_fifo(struct tree *t, const char *path, const struct tree_attr *a, struc
     if (fchmodat(t->parent, at.name, a->mode, 0) < 0)
         return err_sys(e, errno, "mode %04o", a->mode);
     return 0;
+}
+
+int tree_whiteout(struct tree *t, const char *path, struct err *e)
+{
+    struct place at;
+    struct stat st;
+
+    if (place(t, path, &at, e) < 0)
+        return -1;
+    int r = make_node(t->parent, at.name, &(struct node){.kind = KIND_WHITEOUT});
+    /* What this layer has itself stays, in whatever order the two came. */
+    if (r == -EEXIST && fstatat(t->parent, at.name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        r = S_ISDIR(st.st_mode) ? set_opaque(t->parent, at.name) : 0;
+    if (r < 0)
+        return err_sys(e, -r, "whiteout");
+    auto_close int dir = openat(t->parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0 || fsetxattr(dir, OVERLAY_ORIGIN, "", 0, 0) < 0)
+        return err_sys(e, errno, "whiteout");
+    return 0;
+}
+
+int tree_opaque(struct tree *t, const char *path, struct err *e)
+{
+    auto_close int fd = open_parents(t, path);
+
+    if (fd < 0)
+        return err_set(e, ERR_INVALID, "its directory cannot be made: %s", strerror(-fd));
+    int r = set_opaque(fd, ".");
+    return r < 0 ? err_sys(e, -r, "opaque directory") : 0;
 }
 
 int tree_finish(struct tree *t, struct err *e)

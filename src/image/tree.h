@@ -50,6 +50,10 @@ int tree_symlink(struct tree *t, const char *path, const char *target, const str
 /* `target` is a normalized path too: a hard link names an entry of the archive. */
 int tree_link(struct tree *t, const char *path, const char *target, struct err *e);
 int tree_fifo(struct tree *t, const char *path, const struct tree_attr *a, struct err *e);
+/* What a layer says of the layers below it, in overlay's form: `path` is gone, unless this layer has it too; of the directory
+ * `path` nothing below shows. */
+int tree_whiteout(struct tree *t, const char *path, struct err *e);
+int tree_opaque(struct tree *t, const char *path, struct err *e);
 /* Sets the times of directories, which every entry in them had changed. */
 int tree_finish(struct tree *t, struct err *e);
 

@@ -21,6 +21,8 @@
 #include "image/tree.h"
 #include "sys/fd.h"
 
+#define WHITEOUT ".wh."
+#define WHITEOUT_OPAQUE ".wh..wh..opq"
 #define ID_MAX 65535                /* what a sandbox's id range holds */
 #define BLOCK 512
 #define HEADROOM ((uint64_t)64 << 20)     /* of an archive over its contents: padding at the end */
@@ -30,6 +32,7 @@ struct unpack {
     struct source *source;
     struct archive *tar;
     struct tree tree;
+    enum unpack_kind kind;
     struct unpack_limits limits;
     struct unpack_counts counts;
     uint64_t entries;
@@ -202,6 +205,33 @@ static int directory(struct unpack *u, struct archive_entry *entry, const char *
     return copy_xattrs(entry, fd, e);
 }
 
+/* The last part of a normalized path if it means a whiteout, else NULL. */
+static const char *whiteout_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+
+    return strncmp(name, WHITEOUT, strlen(WHITEOUT)) == 0 ? name : NULL;
+}
+
+static int whiteout(struct unpack *u, char *path, const char *name, struct err *e)
+{
+    size_t at = (size_t)(name - path);
+    const char *hidden = name + strlen(WHITEOUT);
+
+    if (strcmp(name, WHITEOUT_OPAQUE) == 0) {
+        path[at > 0 ? at - 1 : 0] = '\0';
+        return tree_opaque(&u->tree, path, e);
+    }
+    /* What aufs kept for itself. */
+    if (strncmp(hidden, WHITEOUT, strlen(WHITEOUT)) == 0)
+        return 0;
+    if (*hidden == '\0' || strcmp(hidden, ".") == 0 || strcmp(hidden, "..") == 0)
+        return err_set(e, ERR_INVALID, "it is a whiteout of nothing");
+    memmove(path + at, hidden, strlen(hidden) + 1);
+    return tree_whiteout(&u->tree, path, e);
+}
+
 static int one_entry(struct unpack *u, struct archive_entry *entry, const char *name, struct err *e)
 {
     char path[LIMIT_PATH];
@@ -214,6 +244,12 @@ static int one_entry(struct unpack *u, struct archive_entry *entry, const char *
         return err_set(e, ERR_TOO_LARGE, "the archive has more than %" PRIu64 " entries",
                        u->limits.max_files);
     u->counts.files++;
+    const char *hiding = whiteout_name(path);
+    if (hiding != NULL) {
+        u->counts.whiteouts++;
+        if (u->kind == UNPACK_LAYER)
+            return whiteout(u, path, hiding, e);
+    }
     const char *link = archive_entry_hardlink(entry);
     if (link != NULL)
         return hard_link(u, link, path, e);
@@ -289,10 +325,10 @@ static int all_entries(struct unpack *u, struct err *e)
     }
 }
 
-int unpack_tar(struct source *s, int root, const struct unpack_limits *limits, unpack_progress_cb progress,
-               void *arg, struct unpack_counts *ret, struct err *e)
+int unpack_tar(struct source *s, int root, enum unpack_kind kind, const struct unpack_limits *limits,
+               unpack_progress_cb progress, void *arg, struct unpack_counts *ret, struct err *e)
 {
-    struct unpack u = {.source = s, .limits = *limits, .progress = progress, .arg = arg};
+    struct unpack u = {.source = s, .kind = kind, .limits = *limits, .progress = progress, .arg = arg};
     int r = -1;
 
     tree_init(&u.tree, root);

@@ -4,6 +4,7 @@
 #include "ipc/image_proto.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "ipc/wire.h"
 
@@ -88,4 +89,68 @@ int image_done_decode(struct image_done *ret, const void *p, size_t n)
         return -EBADMSG;
     *ret = m;
     return 0;
+}
+
+size_t image_pull_encode(const struct image_pull *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_str(&w, m->ref);
+    wire_put_str(&w, m->arch);
+    wire_put_str(&w, m->user);
+    wire_put_str(&w, m->password);
+    wire_put_u64(&w, m->max_bytes);
+    wire_put_u64(&w, m->max_files);
+    return done(&w);
+}
+
+int image_pull_decode(struct image_pull *ret, const void *p, size_t n)
+{
+    struct wire_reader r;
+
+    memset(ret, 0, sizeof *ret);
+    wire_read(&r, p, n);
+    wire_get_str(&r, ret->ref, sizeof ret->ref);
+    wire_get_str(&r, ret->arch, sizeof ret->arch);
+    wire_get_str(&r, ret->user, sizeof ret->user);
+    wire_get_str(&r, ret->password, sizeof ret->password);
+    ret->max_bytes = wire_get_u64(&r);
+    ret->max_files = wire_get_u64(&r);
+    return wire_end(&r) ? 0 : -EBADMSG;
+}
+
+size_t image_layers_encode(const struct image_layers *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_str(&w, m->digest);
+    wire_put_str(&w, m->source);
+    wire_put_u32(&w, m->nlayers);
+    for (uint32_t i = 0; i < m->nlayers; i++) {
+        wire_put_str(&w, m->layers[i].layer);
+        wire_put_u64(&w, m->layers[i].bytes);
+        wire_put_u64(&w, m->layers[i].files);
+    }
+    return done(&w);
+}
+
+int image_layers_decode(struct image_layers *ret, const void *p, size_t n)
+{
+    struct wire_reader r;
+
+    memset(ret, 0, sizeof *ret);
+    wire_read(&r, p, n);
+    wire_get_str(&r, ret->digest, sizeof ret->digest);
+    wire_get_str(&r, ret->source, sizeof ret->source);
+    ret->nlayers = wire_get_u32(&r);
+    if (ret->nlayers > IMAGE_LAYERS_MAX)
+        return -EBADMSG;
+    for (uint32_t i = 0; i < ret->nlayers; i++) {
+        wire_get_str(&r, ret->layers[i].layer, sizeof ret->layers[i].layer);
+        ret->layers[i].bytes = wire_get_u64(&r);
+        ret->layers[i].files = wire_get_u64(&r);
+    }
+    return wire_end(&r) ? 0 : -EBADMSG;
 }

@@ -1,8 +1,8 @@
 /*
  * image_proto.h - node -> image, over image.sock: one connection a job
  *
- * The tar bytes travel by a pipe whose read end goes with the request. Closing the connection cancels
- * the job and removes what it had unpacked.
+ * The tar bytes of UNPACK travel by a pipe whose read end goes with the request. A PULL has none: its answer is PROGRESS and LOG, then
+ * the PIECES of the image's configuration, LAYERS and DONE. Closing the connection cancels the job and removes what it had unpacked.
  */
 #ifndef QS_IPC_IMAGE_PROTO_H
 #define QS_IPC_IMAGE_PROTO_H
@@ -14,7 +14,13 @@ enum image_type {
     IMAGE_UNPACK = 1,   /* node -> image: struct image_unpack + read end of a pipe */
     IMAGE_PROGRESS,     /* image -> node: struct image_progress, at most ten a second */
     IMAGE_DONE,         /* image -> node: struct image_done */
+    IMAGE_PULL,         /* node -> image: struct image_pull */
+    IMAGE_LOG,          /* image -> node: text, one line */
+    IMAGE_PIECE,        /* image -> node: bytes of the configuration, JSON as text, in order */
+    IMAGE_LAYERS,       /* image -> node: struct image_layers */
 };
+
+#define IMAGE_LAYERS_MAX 256        /* that an image may come with */
 
 struct image_unpack {
     uint64_t max_bytes;         /* unpacked; 0 = no limit */
@@ -22,7 +28,26 @@ struct image_unpack {
 };
 
 struct image_progress {
-    uint64_t bytes, files;
+    uint64_t bytes, files;      /* of an unpacking: done; of a pull: bytes come and bytes in all */
+};
+
+struct image_pull {
+    char ref[300];              /* registry/path:tag or @digest */
+    char arch[32];              /* "" = this machine's */
+    char user[256];             /* "" = anonymous */
+    char password[8192];
+    uint64_t max_bytes;         /* unpacked, all layers together; 0 = no limit */
+    uint64_t max_files;
+};
+
+struct image_layers {
+    char digest[72];            /* of the manifest that was pulled */
+    char source[72];            /* of what the reference names: that manifest, or an index */
+    uint32_t nlayers;           /* top first, none twice */
+    struct {
+        char layer[72];
+        uint64_t bytes, files;  /* both 0 if the layer was there already */
+    } layers[IMAGE_LAYERS_MAX];
 };
 
 struct image_done {
@@ -34,9 +59,13 @@ struct image_done {
 
 size_t image_unpack_encode(const struct image_unpack *m, void *out, size_t size);
 size_t image_progress_encode(const struct image_progress *m, void *out, size_t size);
+size_t image_pull_encode(const struct image_pull *m, void *out, size_t size);
+size_t image_layers_encode(const struct image_layers *m, void *out, size_t size);
 size_t image_done_encode(const struct image_done *m, void *out, size_t size);
 int image_unpack_decode(struct image_unpack *ret, const void *p, size_t n);
 int image_progress_decode(struct image_progress *ret, const void *p, size_t n);
+int image_pull_decode(struct image_pull *ret, const void *p, size_t n);
+int image_layers_decode(struct image_layers *ret, const void *p, size_t n);
 int image_done_decode(struct image_done *ret, const void *p, size_t n);
 
 #endif

@@ -36,6 +36,8 @@ void op_stdin_status(struct op *op);
 void op_image_message(struct op *op, const ProtobufCMessage *m, size_t size);
 void op_image_end(struct op *op);
 void op_layer_delete(struct op *op);
+/* image_pull.c */
+void op_image_pull(struct op *op);
 /* health.c */
 void op_health(struct op *op);
 /* modal/router.c */

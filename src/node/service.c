@@ -30,6 +30,7 @@
     ONE(ExecKill, exec_kill_request, op_exec_kill)                                      \
     ONE(ExecForget, exec_ref, op_exec_forget)                                           \
     STREAM(ImageImport, image_import_request, op_image_message, op_image_end)           \
+    ONE(ImagePull, image_pull_request, op_image_pull)                                   \
     ONE(LayerDelete, layer_ref, op_layer_delete)                                        \
     ONE(Health, empty, op_health)                                                       \
     ONE(SetKeys, set_keys_request, op_set_keys)                                         \

@@ -13,7 +13,8 @@
     " (SELECT json_group_array(layer) FROM" \
     "  (SELECT layer FROM image_layers WHERE image_layers.image = images.id ORDER BY position))," \
     " (SELECT json_group_array(name) FROM" \
-    "  (SELECT name FROM image_names WHERE image_names.image = images.id ORDER BY name))"
+    "  (SELECT name FROM image_names WHERE image_names.image = images.id ORDER BY name))," \
+    " config, source, digest, used_us"
 
 void image_row_done(struct image_row *r)
 {
@@ -22,6 +23,8 @@ void image_row_done(struct image_row *r)
     free(r->workdir);
     free(r->user);
     free(r->names);
+    free(r->config);
+    free(r->source);
     memset(r, 0, sizeof *r);
 }
 
@@ -37,6 +40,10 @@ static void read_row(sqlite3_stmt *st, struct image_row *r)
     r->user = db_text_dup(st, 6);
     r->layers = db_text_dup(st, 7);
     r->names = db_text_dup(st, 8);
+    r->config = db_text_dup(st, 9);
+    r->source = db_text_dup(st, 10);
+    db_text(st, 11, r->digest, sizeof r->digest);
+    r->used_us = db_int(st, 12);
 }
 
 static int insert_layers(struct store *s, const struct image_row *r, struct err *e)
@@ -68,8 +75,8 @@ static int insert_layers(struct store *s, const struct image_row *r, struct err 
 int store_image_insert(struct store *s, const struct image_row *r, struct err *e)
 {
     static const char sql[] =
-        "INSERT INTO images (id, created_us, size_bytes, files, env, workdir, user)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        "INSERT INTO images (id, created_us, size_bytes, files, env, workdir, user, config, source, digest)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
     sqlite3_stmt *st = db_stmt(s, sql, e);
 
     if (st == NULL)
@@ -81,6 +88,9 @@ int store_image_insert(struct store *s, const struct image_row *r, struct err *e
     db_bind_text(st, 5, r->env);
     db_bind_text(st, 6, r->workdir);
     db_bind_text(st, 7, r->user);
+    db_bind_text(st, 8, r->config != NULL ? r->config : "{}");
+    db_bind_text(st, 9, r->source != NULL ? r->source : "");
+    db_bind_text(st, 10, r->digest);
     if (db_run(s, st, e) < 0)
         return -1;
     return insert_layers(s, r, e);
@@ -163,7 +173,8 @@ int store_image_remove(struct store *s, const char *id, struct err *e)
     static const char garbage[] =
         "INSERT OR IGNORE INTO garbage (layer)"
         " SELECT layer FROM image_layers AS mine WHERE image = ?1 AND NOT EXISTS"
-        " (SELECT 1 FROM image_layers AS o WHERE o.layer = mine.layer AND o.image <> ?1)";
+        " (SELECT 1 FROM image_layers AS o WHERE o.layer = mine.layer AND o.image <> ?1)"
+        " AND NOT EXISTS (SELECT 1 FROM build_steps WHERE build_steps.layer = mine.layer)";
     sqlite3_stmt *st = db_stmt(s, garbage, e);
 
     if (st == NULL)
@@ -176,6 +187,95 @@ int store_image_remove(struct store *s, const char *id, struct err *e)
         return -1;
     db_bind_text(st, 1, id);
     return db_run(s, st, e);
+}
+
+int store_image_set_used(struct store *s, const char *id, int64_t now_us, struct err *e)
+{
+    sqlite3_stmt *st = db_stmt(s, "UPDATE images SET used_us = ?2 WHERE id = ?1", e);
+
+    if (st == NULL)
+        return -1;
+    db_bind_text(st, 1, id);
+    db_bind_int(st, 2, now_us);
+    return db_run(s, st, e);
+}
+
+int store_image_set_size(struct store *s, const char *id, int64_t bytes, int64_t files, struct err *e)
+{
+    sqlite3_stmt *st = db_stmt(s, "UPDATE images SET size_bytes = ?2, files = ?3 WHERE id = ?1", e);
+
+    if (st == NULL)
+        return -1;
+    db_bind_text(st, 1, id);
+    db_bind_int(st, 2, bytes);
+    db_bind_int(st, 3, files);
+    return db_run(s, st, e);
+}
+
+int store_image_unname(struct store *s, const char *name, struct err *e)
+{
+    sqlite3_stmt *st = db_stmt(s, "DELETE FROM image_names WHERE name = ?1", e);
+
+    if (st == NULL)
+        return -1;
+    db_bind_text(st, 1, name);
+    if (db_run(s, st, e) < 0)
+        return -1;
+    return db_changes(s) > 0 ? 0 : err_set(e, ERR_NOT_FOUND, "no image has the name '%.80s'", name);
+}
+
+int store_image_by_digest(struct store *s, const char *digest, char ret[ID_SIZE], struct err *e)
+{
+    sqlite3_stmt *st = db_stmt(s, "SELECT id FROM images WHERE digest = ?1 AND ?1 <> '' ORDER BY created_us LIMIT 1", e);
+
+    ret[0] = '\0';
+    if (st == NULL)
+        return -1;
+    db_bind_text(st, 1, digest);
+    int r = db_step(s, st, e);
+    if (r < 0)
+        return -1;
+    if (r == 1)
+        db_text(st, 0, ret, ID_SIZE);
+    (void)sqlite3_reset(st);
+    return 0;
+}
+
+int store_layer_put(struct store *s, const char *layer, int64_t bytes, int64_t files, int64_t now_us, struct err *e)
+{
+    static const char sql[] = "INSERT INTO layers (layer, bytes, files, created_us) VALUES (?1, ?2, ?3, ?4)"
+                              " ON CONFLICT (layer) DO UPDATE SET bytes = excluded.bytes, files = excluded.files"
+                              " WHERE excluded.bytes > 0 OR excluded.files > 0";
+    sqlite3_stmt *st = db_stmt(s, sql, e);
+
+    if (st == NULL)
+        return -1;
+    db_bind_text(st, 1, layer);
+    db_bind_int(st, 2, bytes);
+    db_bind_int(st, 3, files);
+    db_bind_int(st, 4, now_us);
+    return db_run(s, st, e);
+}
+
+int store_image_layers(struct store *s, const char *image, store_layer_fn fn, void *ctx, struct err *e)
+{
+    static const char sql[] =
+        "SELECT mine.layer, ifnull(layers.bytes, 0), ifnull(layers.files, 0), ifnull(layers.created_us, 0),"
+        " (SELECT count(DISTINCT o.image) FROM image_layers AS o WHERE o.layer = mine.layer)"
+        " FROM image_layers AS mine LEFT JOIN layers ON layers.layer = mine.layer"
+        " WHERE mine.image = ?1 ORDER BY mine.position";
+    sqlite3_stmt *st = db_stmt(s, sql, e);
+    int r;
+
+    if (st == NULL)
+        return -1;
+    db_bind_text(st, 1, image);
+    while ((r = db_step(s, st, e)) == 1) {
+        struct layer_row row = {.bytes = db_int(st, 1), .files = db_int(st, 2), .created_us = db_int(st, 3), .images = db_int(st, 4)};
+        db_text(st, 0, row.layer, sizeof row.layer);
+        fn(ctx, &row);
+    }
+    return r;
 }
 
 int store_garbage_next(struct store *s, char *ret, size_t size, struct err *e)

@@ -106,5 +106,36 @@ static const char second[] =
     "    PRIMARY KEY (dict, key)"
     ") STRICT, WITHOUT ROWID;";
 
-const char *const migrations[] = {first, second};
+/* Where images come from, what their layers weigh, work that goes on without its caller, and results of build steps. States of an
+ * operation: enum operation_state. */
+static const char images_and_operations[] =
+    "ALTER TABLE images ADD COLUMN config TEXT NOT NULL DEFAULT '{}';"     /* JSON as image configurations have it */
+    "ALTER TABLE images ADD COLUMN source TEXT NOT NULL DEFAULT '';"       /* reference it was pulled by, or what built it */
+    "ALTER TABLE images ADD COLUMN digest TEXT NOT NULL DEFAULT '';"       /* what the reference resolved to */
+    "ALTER TABLE images ADD COLUMN used_us INTEGER NOT NULL DEFAULT 0;"
+
+    "CREATE TABLE layers ("
+    "    layer TEXT PRIMARY KEY, bytes INTEGER NOT NULL, files INTEGER NOT NULL, created_us INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+
+    "CREATE TABLE operations ("
+    "    id TEXT PRIMARY KEY, kind TEXT NOT NULL, state INTEGER NOT NULL, target TEXT NOT NULL, request TEXT NOT NULL,"
+    "    created_us INTEGER NOT NULL, ended_us INTEGER NOT NULL, image TEXT NOT NULL, result TEXT NOT NULL,"
+    "    error_code TEXT NOT NULL, error TEXT NOT NULL"
+    ") STRICT;"
+    "CREATE INDEX operations_by_time ON operations(created_us, id);"
+    "CREATE INDEX operations_running ON operations(state) WHERE state = 0;"
+    "CREATE INDEX operations_by_target ON operations(target, created_us) WHERE target <> '';"
+    "CREATE TABLE operation_lines ("
+    "    operation TEXT NOT NULL REFERENCES operations(id) ON DELETE CASCADE, seq INTEGER NOT NULL, at_ms INTEGER NOT NULL,"
+    "    text TEXT NOT NULL, PRIMARY KEY (operation, seq)"
+    ") STRICT, WITHOUT ROWID;"
+
+    /* the image that is made of `parent` by a step; the layer is "" where the step changed no file */
+    "CREATE TABLE build_steps ("
+    "    key TEXT PRIMARY KEY, layer TEXT NOT NULL, used_us INTEGER NOT NULL"
+    ") STRICT, WITHOUT ROWID;"
+    "CREATE INDEX build_steps_by_layer ON build_steps(layer) WHERE layer <> '';";
+
+const char *const migrations[] = {first, second, images_and_operations};
 const size_t migrations_count = array_len(migrations);

@@ -21,6 +21,7 @@
 
 #include "base/err.h"
 #include "base/ids.h"
+#include "base/image_ref.h"
 #include "base/limits.h"
 
 struct store;
@@ -145,6 +146,10 @@ struct image_row {
     char *workdir;                          /* owned, NULL = none */
     char *user;                             /* owned, NULL = none */
     char *names;                            /* JSON array, filled in on reading; owned */
+    char *config;                           /* JSON object: configuration as images carry it; owned, NULL = {} */
+    char *source;                           /* what it was pulled by or built from; owned, NULL = imported */
+    char digest[IMAGE_DIGEST_SIZE];         /* of what `source` named, "" = unknown */
+    int64_t used_us;                        /* a sandbox was started of it; 0 = never */
 };
 
 void image_row_done(struct image_row *r);
@@ -158,11 +163,71 @@ typedef void (*store_image_fn)(void *ctx, const struct image_row *r);
 int store_image_list(struct store *s, int64_t cursor_us, const char *cursor_id, size_t limit, store_image_fn fn,
                      void *ctx, struct err *e);
 int store_image_is_used(struct store *s, const char *id, bool *ret, struct err *e);  /* by a live sandbox */
+int store_image_set_size(struct store *s, const char *id, int64_t bytes, int64_t files, struct err *e);
+int store_image_set_used(struct store *s, const char *id, int64_t now_us, struct err *e);
+int store_image_unname(struct store *s, const char *name, struct err *e);               /* ERR_NOT_FOUND */
+/* The id of an image pulled from a digest, "" if there is none. */
+int store_image_by_digest(struct store *s, const char *digest, char ret[ID_SIZE], struct err *e);
+
+struct layer_row {
+    char layer[72];
+    int64_t bytes, files, created_us;
+    int64_t images;                         /* that name it */
+};
+
+int store_layer_put(struct store *s, const char *layer, int64_t bytes, int64_t files, int64_t now_us, struct err *e);
+/* Of one image, top first. */
+typedef void (*store_layer_fn)(void *ctx, const struct layer_row *r);
+int store_image_layers(struct store *s, const char *image, store_layer_fn fn, void *ctx, struct err *e);
 /* Removes row and names; layers that no image names any more become garbage. */
 int store_image_remove(struct store *s, const char *id, struct err *e);
 /* One layer to remove from the nodes; *ret is "" if there is none. */
 int store_garbage_next(struct store *s, char *ret, size_t size, struct err *e);
 int store_garbage_remove(struct store *s, const char *layer, struct err *e);
+
+/* --- operations: work that goes on without its caller ---------------------------------------- */
+
+enum operation_state { OPERATION_RUNNING, OPERATION_SUCCEEDED, OPERATION_FAILED, OPERATION_CANCELLED };
+
+struct operation_row {
+    char id[ID_SIZE];
+    char kind[24];                          /* "image.pull" */
+    uint8_t state;
+    char target[IMAGE_REF_SIZE];            /* what is worked at: equal ones are not begun twice; "" = nothing */
+    char *request;                          /* JSON object to show; owned */
+    int64_t created_us, ended_us;
+    char image[ID_SIZE];                    /* that it made, "" = none (yet) */
+    char *result;                           /* JSON object; owned */
+    char error_code[32];
+    char *error;                            /* owned */
+};
+
+void operation_row_done(struct operation_row *r);
+
+#define auto_operation_row __attribute__((cleanup(operation_row_done))) struct operation_row
+
+int store_operation_insert(struct store *s, const struct operation_row *r, struct err *e);
+/* State, ended_us, image, result and error. */
+int store_operation_end(struct store *s, const struct operation_row *r, struct err *e);
+int store_operation_get(struct store *s, const char *id, struct operation_row *ret, struct err *e);
+typedef void (*store_operation_fn)(void *ctx, const struct operation_row *r);
+int store_operation_list(struct store *s, int64_t cursor_us, const char *cursor_id, size_t limit, store_operation_fn fn,
+                         void *ctx, struct err *e);
+/* Those that were running when the last process ended become failed. */
+int store_operation_fail_running(struct store *s, int64_t now_us, const char *code, const char *error, struct err *e);
+int store_operation_expire(struct store *s, int64_t before_us, struct err *e);
+int store_operation_line(struct store *s, const char *id, int64_t seq, int64_t at_ms, const char *text, struct err *e);
+typedef void (*store_line_fn)(void *ctx, int64_t seq, int64_t at_ms, const char *text);
+int store_operation_lines(struct store *s, const char *id, int64_t after, size_t limit, store_line_fn fn, void *ctx,
+                          struct err *e);
+
+/* --- build steps ------------------------------------------------------------------------------ */
+
+/* *ret_found, and the layer of the step ("" = none). */
+int store_step_get(struct store *s, const char *key, int64_t now_us, bool *ret_found, char ret_layer[72], struct err *e);
+int store_step_put(struct store *s, const char *key, const char *layer, int64_t now_us, struct err *e);
+/* Forgets steps not used since; layers that nothing names any more become garbage. */
+int store_step_expire(struct store *s, int64_t before_us, int64_t *ret_forgotten, struct err *e);
 
 /* --- tokens ---------------------------------------------------------------------------------- */
 

@@ -95,6 +95,10 @@ static const int tree_calls[] = {
     CALL(fchdir), CALL(chdir), CALL(utimes), CALL(futimesat), CALL(utime), CALL(syncfs),
 };
 
+static const int narrow_calls[] = {
+    CALL(seccomp), CALL(landlock_create_ruleset), CALL(landlock_add_rule), CALL(landlock_restrict_self), CALL(capset),
+};
+
 static const struct {
     unsigned groups;            /* any of them */
     const int *calls;
@@ -110,6 +114,7 @@ static const struct {
     {SECCOMP_CHILDREN, child_calls, array_len(child_calls)},
     {SECCOMP_EXEC, exec_calls, array_len(exec_calls)},
     {SECCOMP_TREE, tree_calls, array_len(tree_calls)},
+    {SECCOMP_NARROW, narrow_calls, array_len(narrow_calls)},
 };
 
 /* Calls that are allowed for certain values of one argument alone. */
@@ -130,6 +135,8 @@ static const struct {
     {SECCOMP_BASE, CALL(prctl), 0, 0xffffffff, PR_SET_NAME},
     {SECCOMP_BASE, CALL(prctl), 0, 0xffffffff, PR_GET_DUMPABLE},
     {SECCOMP_BASE, CALL(prctl), 0, 0xffffffff, PR_SET_VMA},  /* names of mappings: sanitizers */
+    {SECCOMP_NARROW, CALL(prctl), 0, 0xffffffff, PR_SET_NO_NEW_PRIVS},
+    {SECCOMP_NARROW, CALL(prctl), 0, 0xffffffff, PR_SET_SECCOMP},
     {SECCOMP_THREADS, CALL(clone), 0, CLONE_THREAD, CLONE_THREAD},
     {SECCOMP_CHILDREN, CALL(clone), 0,
      CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |

@@ -25,6 +25,7 @@ enum seccomp_group {
     SECCOMP_CHILDREN = 1 << 9,    /* fork and wait, no new namespaces: one child a job */
     SECCOMP_EXEC = 1 << 10,       /* start another program */
     SECCOMP_TREE = 1 << 11,       /* owners, modes, times, links, attributes: unpacking archives */
+    SECCOMP_NARROW = 1 << 12,     /* take away more from itself: another filter, landlock, capabilities */
 };
 
 /* Sets no-new-privileges too. Irreversible. */

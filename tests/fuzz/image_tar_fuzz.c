@@ -21,7 +21,7 @@ static void no_progress(const struct unpack_counts *counts, void *arg)
 {
 }
 
-static void unpack(int fd, int root)
+static void unpack(int fd, int root, enum unpack_kind kind)
 {
     struct unpack_limits limits = {.max_bytes = 1 << 20, .max_files = 64};
     struct unpack_counts counts;
@@ -32,7 +32,7 @@ static void unpack(int fd, int root)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, conn) < 0)
         abort();
     struct source *s = source_new(fd, conn[0], conn[0], &e);
-    if (s != NULL && unpack_tar(s, root, &limits, no_progress, NULL, &counts, &e) == 0 &&
+    if (s != NULL && unpack_tar(s, root, kind, &limits, no_progress, NULL, &counts, &e) == 0 &&
         source_digest(s, hex, &e) < 0)
         abort();
     source_free(s);
@@ -50,7 +50,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     auto_close int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         abort();
-    unpack(fd, root);
+    unpack(fd, root, UNPACK_ROOT);
+    if (rmtree_inside(root, ".") < 0 || lseek(fd, 0, SEEK_SET) != 0)
+        abort();
+    unpack(fd, root, UNPACK_LAYER);
     if (rmtree_inside(root, ".") < 0 || rmdir(dir) < 0)
         abort();
     return 0;

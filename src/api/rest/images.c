@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "api/rest/list.h"
+#include "api/rest/operations.h"
 #include "base/mem.h"
 #include "core/image.h"
+#include "core/image_pull.h"
 #include "json/json.h"
 
 static void set(json_t *o, const char *key, json_t *value)
@@ -37,6 +39,9 @@ static json_t *image_json(const struct image_row *r)
     set(o, "env", stored(r->env, json_object()));
     set(o, "workdir", js_string_or_null(r->workdir));
     set(o, "user", js_string_or_null(r->user));
+    set(o, "source", js_string_or_null(r->source != NULL && r->source[0] != '\0' ? r->source : NULL));
+    set(o, "digest", js_string_or_null(r->digest[0] != '\0' ? r->digest : NULL));
+    set(o, "last_used_at", js_time_us(r->used_us));
     return o;
 }
 
@@ -171,15 +176,111 @@ static void list(struct call *c)
         page_reply(&p, c);
 }
 
+struct layer_list {
+    json_t *items;
+    int64_t shared_bytes;       /* in layers that other images have too */
+};
+
+static void add_layer(void *ctx, const struct layer_row *r)
+{
+    struct layer_list *l = ctx;
+
+    (void)json_array_append_new(l->items, json_pack("{s:s, s:I, s:I, s:I}", "layer", r->layer, "bytes", (json_int_t)r->bytes, "files",
+                                                    (json_int_t)r->files, "images", (json_int_t)r->images));
+    l->shared_bytes += r->images > 1 ? r->bytes : 0;
+}
+
+static void add_user(void *ctx, const struct sandbox_row *r)
+{
+    (void)json_array_append_new(ctx, json_string(r->id));
+}
+
+/* What only one image is asked for: its layers, who lives of it, its whole configuration. */
+static int add_details(struct call *c, const struct image_row *row, json_t *o, struct err *e)
+{
+    struct sandbox_filter live = {.image = row->id, .limit = LIMIT_LIST,
+                                  .states = 1U << STORE_CREATING | 1U << STORE_RUNNING | 1U << STORE_STOPPING};
+    struct layer_list l = {.items = json_array()};
+    json_t *users = json_array();
+
+    set(o, "layer_details", l.items);
+    set(o, "sandboxes", users);
+    set(o, "config", stored(row->config, json_object()));
+    if (store_image_layers(core_store(c->core), row->id, add_layer, &l, e) < 0 ||
+        store_sandbox_list(core_store(c->core), &live, add_user, users, e) < 0)
+        return -1;
+    set(o, "shared_bytes", json_integer(l.shared_bytes));
+    return 0;
+}
+
 static void get(struct call *c)
 {
     auto_image_row row = {0};
     struct err e;
 
-    if (image_get(c->core, call_param(c, "id"), &row, &e) < 0)
+    if (image_get(c->core, call_param(c, "id"), &row, &e) < 0) {
+        call_fail(c, &e);
+        return;
+    }
+    auto_json *o = image_json(&row);
+    if (add_details(c, &row, o, &e) < 0)
         call_fail(c, &e);
     else
-        call_reply(c, 200, image_json(&row));
+        call_reply(c, 200, take_ptr(&o));
+}
+
+static void pull(struct call *c)
+{
+    const struct image_pull_spec spec = {
+        .ref = call_string(c, "ref", ""),
+        .name = call_string(c, "name", NULL),
+        .arch = call_string(c, "arch", NULL),
+        .user = call_string(c, "username", NULL),
+        .password = call_string(c, "password", NULL),
+        .refresh = call_bool(c, "refresh", false),
+    };
+    char id[ID_SIZE];
+    struct err e;
+
+    if (image_pull(c->core, &spec, id, &e) < 0)
+        call_fail(c, &e);
+    else
+        operation_accepted(c, id);
+}
+
+static void remove_name(struct call *c)
+{
+    struct err e;
+
+    if (image_unname(c->core, call_param(c, "name"), &e) < 0)
+        call_fail(c, &e);
+    else
+        call_reply_empty(c, 204);
+}
+
+static void add_garbage(void *ctx, const char *image, int64_t bytes, const char *source)
+{
+    (void)json_array_append_new(ctx, json_pack("{s:s, s:I, s:o}", "image", image, "size_bytes", (json_int_t)bytes, "source",
+                                               js_string_or_null(source)));
+}
+
+static void collect(struct call *c)
+{
+    const struct image_gc_spec spec = {
+        .unused_ms = (int64_t)(call_number(c, "unused_s", IMAGE_GC_UNUSED_S) * 1000),
+        .named_too = call_bool(c, "named", false),
+        .dry_run = call_bool(c, "dry_run", false),
+    };
+    auto_json *items = json_array();
+    struct image_gc_result result;
+    struct err e;
+
+    if (image_gc(c->core, &spec, add_garbage, items, &result, &e) < 0) {
+        call_fail(c, &e);
+        return;
+    }
+    call_reply(c, 200, json_pack("{s:b, s:O, s:I, s:I}", "dry_run", spec.dry_run, "images", items, "freed_bytes",
+                                 (json_int_t)result.freed_bytes, "build_steps", (json_int_t)result.steps));
 }
 
 static void set_name(struct call *c)
@@ -204,7 +305,7 @@ static void delete (struct call *c)
 }
 
 static const struct field import_query[] = {
-    {"name", FIELD_STRING, 0, 0, LIMIT_NAME, NULL, "name to point at the image"},
+    {"name", FIELD_STRING, 0, 0, IMAGE_REF_SIZE - 1, NULL, "name to point at the image"},
     {"env", FIELD_STRING, FIELD_REPEATED, 1, LIMIT_ENV_BYTES, NULL,
      "NAME=value for every sandbox of the image"},
     {"workdir", FIELD_STRING, FIELD_ABS_PATH, 1, LIMIT_PATH - 1, NULL,
@@ -214,7 +315,20 @@ static const struct field import_query[] = {
 };
 static const struct field list_query[] = {LIST_FIELDS};
 static const struct field name_body[] = {
-    {"image", FIELD_STRING, FIELD_REQUIRED, 1, LIMIT_NAME, NULL, "image id or name"},
+    {"image", FIELD_STRING, FIELD_REQUIRED, 1, IMAGE_REF_SIZE - 1, NULL, "image id or name"},
+};
+static const struct field pull_body[] = {
+    {"ref", FIELD_STRING, FIELD_REQUIRED, 1, IMAGE_REF_SIZE - 1, NULL, "[registry/]path[:tag][@sha256:digest]"},
+    {"name", FIELD_STRING, FIELD_NULLABLE, 1, IMAGE_REF_SIZE - 1, NULL, "name here; default the reference itself"},
+    {"arch", FIELD_STRING, FIELD_NULLABLE, 1, 31, NULL, "architecture, such as amd64; default the machine's"},
+    {"username", FIELD_STRING, FIELD_NULLABLE, 0, 255, NULL, "for the registry; not kept"},
+    {"password", FIELD_STRING, FIELD_NULLABLE, 0, 8191, NULL, "for the registry; not kept"},
+    {"refresh", FIELD_BOOL, 0, 0, 0, NULL, "resolve the tag again though an image has the name; default false"},
+};
+static const struct field gc_body[] = {
+    {"unused_s", FIELD_NUMBER, 0, 0, 1e9, NULL, "only what was made and last used so long ago; default a day"},
+    {"named", FIELD_BOOL, 0, 0, 0, NULL, "images that have a name too; default false"},
+    {"dry_run", FIELD_BOOL, 0, 0, 0, NULL, "only say what would go; default false"},
 };
 
 const struct op rest_image_ops[] = {
@@ -229,5 +343,11 @@ const struct op rest_image_ops[] = {
      NULL, 0, NULL, 0, 204, delete},
     {"image.name", "PUT", "/v1/images/names/{name}", "image:write", 0, "Point a name at an image",
      NULL, 0, name_body, array_len(name_body), 200, set_name},
+    {"image.unname", "DELETE", "/v1/images/names/{name}", "image:write", 0, "Remove a name; the image stays", NULL, 0, NULL, 0, 204,
+     remove_name},
+    {"image.pull", "POST", "/v1/images:pull", "image:write", 0, "Pull an image from a registry", NULL, 0, pull_body,
+     array_len(pull_body), 202, pull},
+    {"image.gc", "POST", "/v1/images:gc", "image:write", 0, "Remove images and build steps that nobody uses", NULL, 0, gc_body,
+     array_len(gc_body), 200, collect},
 };
 const size_t rest_image_nops = array_len(rest_image_ops);

@@ -150,9 +150,9 @@ const struct op *rest_op(size_t i);     /* NULL past the end */
 json_t *rest_openapi(void);             /* caller owns */
 
 /* The tables. */
-extern const struct op rest_sandbox_ops[], rest_exec_ops[], rest_file_ops[], rest_image_ops[], rest_token_ops[],
+extern const struct op rest_sandbox_ops[], rest_exec_ops[], rest_file_ops[], rest_image_ops[], rest_operation_ops[], rest_token_ops[],
     rest_service_ops[];
-extern const size_t rest_sandbox_nops, rest_exec_nops, rest_file_nops, rest_image_nops, rest_token_nops,
+extern const size_t rest_sandbox_nops, rest_exec_nops, rest_file_nops, rest_image_nops, rest_operation_nops, rest_token_nops,
     rest_service_nops;
 
 #endif

@@ -29,6 +29,7 @@ const struct op *rest_op(size_t i)
     } tables[] = {
         {rest_sandbox_ops, rest_sandbox_nops}, {rest_exec_ops, rest_exec_nops},
         {rest_file_ops, rest_file_nops},       {rest_image_ops, rest_image_nops},
+        {rest_operation_ops, rest_operation_nops},
         {rest_token_ops, rest_token_nops},     {rest_service_ops, rest_service_nops},
     };
 

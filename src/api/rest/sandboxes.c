@@ -13,6 +13,7 @@
 #include "api/rest/limit_fields.h"
 #include "api/rest/list.h"
 #include "api/rest/sandbox_json.h"
+#include "base/image_ref.h"
 #include "base/mem.h"
 #include "core/sandbox.h"
 #include "json/json.h"
@@ -471,7 +472,7 @@ static void tags_patch(struct call *c)
 /* --- the table ------------------------------------------------------------------------------- */
 
 static const struct field create_body[] = {
-    {"image", FIELD_STRING, 0, 1, LIMIT_NAME, NULL, "image id or name; default base"},
+    {"image", FIELD_STRING, 0, 1, IMAGE_REF_SIZE - 1, NULL, "image id or name; default base"},
     {"app", FIELD_STRING, FIELD_NAME, 0, 0, NULL, "group; made when missing; default 'default'"},
     {"name", FIELD_STRING, FIELD_NAME | FIELD_NULLABLE, 0, 0, NULL,
      "unique among the app's live sandboxes"},
@@ -508,7 +509,7 @@ static const struct field name_query[] = {
 static const struct field list_query[] = {
     {"app", FIELD_STRING, 0, 1, LIMIT_NAME, NULL, NULL},
     {"state", FIELD_ENUM, 0, 0, 0, "creating|running|stopping|ended|live|any", "default live"},
-    {"image", FIELD_STRING, 0, 1, LIMIT_NAME, NULL, "id or name"},
+    {"image", FIELD_STRING, 0, 1, IMAGE_REF_SIZE - 1, NULL, "id or name"},
     {"tag", FIELD_STRING, FIELD_REPEATED, 1, LIMIT_TAG_KEY + LIMIT_TAG_VALUE + 1, NULL,
      "key:value; all must match"},
     {"name", FIELD_STRING, 0, 1, LIMIT_NAME, NULL, NULL},

@@ -1,0 +1,74 @@
+/*
+ * image_config.c - configurations of images
+ */
+#include "core/image_config.h"
+
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/mem.h"
+#include "core/life.h"
+
+#define CONFIG_MAX (2U << 20)
+
+/* "NAME=value" items as an object; the last of a name counts. */
+static json_t *read_env(const json_t *list, struct err *e)
+{
+    auto_json *env = json_object();
+    json_t *item;
+    size_t i;
+
+    json_array_foreach((json_t *)(uintptr_t)list, i, item)
+    {
+        const char *text = json_string_value(item);
+        const char *eq = text != NULL ? strchr(text, '=') : NULL;
+        if (eq == NULL || eq == text || strlen(text) != json_string_length(item)) {
+            err_set(e, ERR_INVALID, "variable %zu of the image's configuration is not of the form NAME=value", i);
+            return NULL;
+        }
+        auto_free char *name = mem_strndup(text, (size_t)(eq - text));
+        (void)json_object_set_new(env, name, json_string(eq + 1));
+    }
+    return take_ptr(&env);
+}
+
+static const char *text_of(const json_t *config, const char *key)
+{
+    const json_t *v = json_object_get(config, key);
+
+    return json_is_string(v) && json_string_length(v) > 0 ? json_string_value(v) : NULL;
+}
+
+int image_config_apply(const json_t *whole, struct image_row *row, struct err *e)
+{
+    const json_t *config = json_object_get(whole, "config");
+    auto_json *env = read_env(json_object_get(config, "Env"), e);
+    auto_free char *workdir = NULL;
+
+    if (env == NULL)
+        return -1;
+    if (js_has_nul(whole))
+        return err_set(e, ERR_INVALID, "there is a NUL in a text of the image's configuration");
+    const char *dir = text_of(config, "WorkingDir");
+    /* Some builders write it without the slash that it must have. */
+    if (dir != NULL)
+        workdir = mem_printf("%s%s", dir[0] == '/' ? "" : "/", dir);
+    const struct sandbox_spec spec = {
+        .image = "", .app = "default", .env = env, .workdir = workdir, .user = text_of(config, "User")};
+    if (spec_check(&spec, e) < 0)
+        return err_wrap(e, "configuration of the image");
+    row->env = js_text(env, false);
+    row->workdir = take_ptr(&workdir);
+    row->user = spec.user != NULL ? mem_strdup(spec.user) : NULL;
+    row->config = js_text(whole, false);
+    return 0;
+}
+
+int image_config_read(const char *text, struct image_row *row, struct err *e)
+{
+    auto_json *whole = js_parse(text, strlen(text), CONFIG_MAX, e);
+
+    if (whole == NULL)
+        return err_wrap(e, "configuration of the image");
+    return image_config_apply(whole, row, e);
+}

@@ -1,0 +1,122 @@
+/*
+ * layer.c - a layer: made in the staging directory, seen under its name when it is complete and on disk
+ */
+#include "image/layer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/sha256.h"
+#include "image/source.h"
+#include "sys/fd.h"
+#include "sys/rmtree.h"
+
+int layer_stage(const struct job *job, int *ret_staging, int *ret_root, struct err *e)
+{
+    auto_close int staging = openat(job->layers, STAGING, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (staging < 0)
+        return err_sys(e, errno, "open the staging directory");
+    if (mkdirat(staging, job->name, 0755) < 0)
+        return err_sys(e, errno, "make a staging directory");
+    int root = openat(staging, job->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return err_sys(e, errno, "open a staging directory");
+    /* What an archive without an entry for its root gets, whatever the mask. */
+    if (fchmod(root, 0755) < 0) {
+        fd_close(&root);
+        return err_sys(e, errno, "mode of a staging directory");
+    }
+    *ret_staging = take_fd(&staging);
+    *ret_root = root;
+    return 0;
+}
+
+void layer_discard(const struct job *job, int staging)
+{
+    int r = rmtree(staging, job->name);
+
+    if (r < 0)
+        log_warn("image.staging_left", "name=%s error=%d", job->name, -r);
+}
+
+int layer_publish(const struct job *job, int staging, int root, const char *layer, struct err *e)
+{
+    /* Rows of the database will say that the layer exists: after a power cut too. */
+    if (syncfs(root) < 0)
+        return err_sys(e, errno, "write layer %s to disk", layer);
+    if (renameat2(staging, job->name, job->layers, layer, RENAME_NOREPLACE) < 0) {
+        if (errno != EEXIST)
+            return err_sys(e, errno, "name layer %s", layer);
+        layer_discard(job, staging);
+    }
+    if (fsync(job->layers) < 0)
+        return err_sys(e, errno, "write the name of layer %s to disk", layer);
+    return 0;
+}
+
+bool layer_is_there(const struct job *job, const char *layer)
+{
+    struct stat st;
+
+    return fstatat(job->layers, layer, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* The tree of an archive whose names would mean something else in a layer is another one, so it has another name. */
+static void name_as_root(char layer[72])
+{
+    uint8_t sum[SHA256_SIZE];
+    struct sha256 s;
+
+    sha256_init(&s);
+    sha256_add(&s, "root:", 5);
+    sha256_add(&s, layer, strlen(layer));
+    sha256_end(&s, sum);
+    sha256_hex(sum, layer);
+}
+
+static int unpack_staged(const struct job *job, struct source *source, int root, enum unpack_kind kind,
+                         const struct unpack_limits *limits, const char *expected, unpack_progress_cb progress, void *arg,
+                         struct unpack_counts *counts, char layer[72], struct err *e)
+{
+    if (unpack_tar(source, root, kind, limits, progress, arg, counts, e) < 0 || source_digest(source, layer, e) < 0)
+        return -1;
+    if (source_cancelled(source))
+        return err_set(e, ERR_UNAVAILABLE, "the job was cancelled");
+    if (expected != NULL && strcmp(expected, layer) != 0)
+        return err_set(e, ERR_INVALID, "the layer unpacks to sha256:%.12s..., but the image says sha256:%.12s...", layer, expected);
+    if (kind == UNPACK_ROOT && counts->whiteouts > 0)
+        name_as_root(layer);
+    return 0;
+}
+
+int layer_unpack(const struct job *job, int fd, enum unpack_kind kind, const struct unpack_limits *limits, const char *expected,
+                 unpack_progress_cb progress, void *arg, struct unpack_counts *ret_counts, char ret_layer[72], struct err *e)
+{
+    auto_close int staging = -1;
+    auto_close int root = -1;
+    char layer[72];
+
+    struct source *source = source_new(fd, job->conn, job->alive, e);
+    if (source == NULL)
+        return -1;
+    int r = layer_stage(job, &staging, &root, e);
+    if (r == 0)
+        r = unpack_staged(job, source, root, kind, limits, expected, progress, arg, ret_counts, layer, e);
+    if (r == 0)
+        r = layer_publish(job, staging, root, layer, e);
+    source_free(source);
+    if (r < 0) {
+        if (staging >= 0)
+            layer_discard(job, staging);
+        return -1;
+    }
+    if (ret_layer != NULL)
+        memcpy(ret_layer, layer, 72);
+    return 0;
+}

@@ -1,0 +1,27 @@
+/*
+ * layer.h - a layer: made in the staging directory, seen under its name when it is complete and on disk
+ */
+#ifndef QS_IMAGE_LAYER_H
+#define QS_IMAGE_LAYER_H
+
+#include <stdbool.h>
+
+#include "image/job.h"
+#include "image/unpack.h"
+
+/* An empty directory of the job in the staging directory; both descriptors are the caller's. */
+int layer_stage(const struct job *job, int *ret_staging, int *ret_root, struct err *e);
+/* Moves the complete tree to its name; one that is there already has the same contents. */
+int layer_publish(const struct job *job, int staging, int root, const char *layer, struct err *e);
+/* Removes what was staged and is not to be. */
+void layer_discard(const struct job *job, int staging);
+bool layer_is_there(const struct job *job, const char *layer);
+
+/*
+ * Unpacks what can be read from `fd`. The layer's name is the SHA-256 of the uncompressed archive; if `expected` is given and it is
+ * another, that is an error. `ret_layer` may be NULL.
+ */
+int layer_unpack(const struct job *job, int fd, enum unpack_kind kind, const struct unpack_limits *limits, const char *expected,
+                 unpack_progress_cb progress, void *arg, struct unpack_counts *ret_counts, char ret_layer[72], struct err *e);
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * manifest.h - reading what registries and archives say of an image: index, manifest, configuration
+ *
+ * Pure: bytes of strangers in, checked values out. Called by the fetching child alone; fuzzed.
+ */
+#ifndef QS_IMAGE_MANIFEST_H
+#define QS_IMAGE_MANIFEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/image_ref.h"
+
+#define MANIFEST_BYTES_MAX (4U << 20)
+#define MANIFEST_LAYERS_MAX 256
+#define MANIFEST_INDEX_MAX 1000
+
+struct manifest_blob {
+    char digest[IMAGE_DIGEST_SIZE];
+    uint64_t size;
+};
+
+struct manifest {
+    bool is_index;                      /* then `chosen` is the manifest to read next */
+    struct manifest_blob chosen;
+    struct manifest_blob config;
+    uint32_t nlayers;                   /* bottom first */
+    struct manifest_blob layers[MANIFEST_LAYERS_MAX];
+};
+
+struct manifest_config {
+    uint32_t nlayers;
+    char diff_ids[MANIFEST_LAYERS_MAX][IMAGE_DIGEST_SIZE];
+    char *text;                         /* owned: JSON of architecture, os, created, config and history */
+};
+
+/* The architecture of this machine in the words of images: "amd64", "arm64", ... */
+const char *manifest_machine(void);
+/* `arch` is what is looked for in an index. */
+int manifest_read(const void *p, size_t n, const char *arch, struct manifest *ret, struct err *e);
+int manifest_config_read(const void *p, size_t n, const char *arch, uint32_t nlayers, struct manifest_config *ret, struct err *e);
+void manifest_config_done(struct manifest_config *c);
+
+#endif

@@ -1,0 +1,143 @@
+"""
+Pulling images from a registry of Debian's packages: forms of layers, platforms, digests, whiteouts, names.
+"""
+
+import pytest
+
+from registry import Image, tar_of
+
+BASE = {"bin": ("dir", 0o755), "bin/tool": b"tool", "etc/conf": b"one", "etc/gone": b"x", "data/old": b"old", "data/sub/old": b"old"}
+UPPER = {"etc/conf": b"two", "etc/.wh.gone": b"", "data/.wh..wh..opq": b"", "data/new": b"new", "lone/.wh.missing": b"",
+         "link": ("link", "etc/conf"), "hard": ("hard", "etc/conf")}
+CONFIG = {"Env": ["A=1", "PATH=/bin", "A=2"], "WorkingDir": "/data", "User": "1000:1000", "Cmd": ["tool"], "Labels": {"x": "y"}}
+
+
+def check_tree(images, image):
+    with images.box(image["id"]) as box:
+        assert box.read("/etc/conf") == b"two"
+        assert "gone" not in box.names("/etc") and "conf" in box.names("/etc")
+        assert box.names("/data") == ["new"]
+        assert box.names("/lone") == []
+        assert box.read("/link") == b"two"
+        assert box.read("/hard") == b"two"
+        assert box.read("/bin/tool") == b"tool"
+
+
+@pytest.mark.parametrize("form", ["plain", "gzip", "zstd", "docker"])
+def test_layers_of_every_form(images, registry, form):
+    image = Image([tar_of(BASE), tar_of(UPPER)], form, config=CONFIG)
+    registry.push(image, f"form-{form}:1", skopeo=form in ("gzip", "zstd"))
+    got = images.pull(f"{registry.host}/form-{form}:1")
+    assert f"{registry.host}/form-{form}:1" in got["names"]
+    assert got["layers"] == [d.split(":")[1] for d in reversed(image.diff_ids)]
+    assert got["env"] == {"A": "2", "PATH": "/bin"}
+    assert (got["workdir"], got["user"]) == ("/data", "1000:1000")
+    assert got["config"]["config"]["Labels"] == {"x": "y"}
+    assert got["digest"] == image.digest
+    check_tree(images, got)
+
+
+def test_a_tag_is_frozen_until_refreshed(images, registry):
+    ref = f"{registry.host}/frozen:v"
+    one, two = (Image([tar_of({"f": text})]) for text in (b"one", b"two"))
+    registry.push(one, "frozen:v")
+    first = images.pull(ref)
+    registry.push(two, "frozen:v")
+    op = images.wait(images.begin_pull(ref))
+    assert op["image"] == first["id"] and op["result"]["existing"] is True
+    second = images.pull(ref, refresh=True)
+    assert second["id"] != first["id"] and second["digest"] == two.digest
+    assert images.get(ref)["id"] == second["id"]
+    assert images.get(first["id"])["names"] == []
+    assert images.pull(f"{registry.host}/frozen@{one.digest}")["id"] == first["id"]
+
+
+def test_the_machines_image_of_an_index(images, registry):
+    mine, other = Image([tar_of({"f": b"mine"})]), Image([tar_of({"f": b"other"})], arch="s390x")
+    registry.push_index([other, mine], "multi", "1")
+    got = images.pull(f"{registry.host}/multi:1")
+    assert got["digest"] == mine.digest
+    with images.box(got["id"]) as box:
+        assert box.read("/f") == b"mine"
+    images.pull_fails(f"{registry.host}/multi:1", "not_found", "linux/riscv64", "linux/s390x", arch="riscv64", name="multi-riscv")
+
+
+def test_an_image_for_another_machine(images, registry):
+    registry.push(Image([tar_of({"f": b""})], arch="s390x"), "foreign:1", skopeo=False)
+    images.pull_fails(f"{registry.host}/foreign:1", "not_found", "s390x")
+
+
+def test_layers_are_shared(images, registry):
+    base = tar_of({"base": b"x" * 100000})
+    one = Image([base, tar_of({"one": b"1"})])
+    two = Image([base, tar_of({"two": b"2"})])
+    registry.push(one, "shared-one:1")
+    registry.push(two, "shared-two:1")
+    first = images.pull(f"{registry.host}/shared-one:1")
+    op = images.wait(images.begin_pull(f"{registry.host}/shared-two:1"))
+    assert any("is there already" in line for line in images.log(op))
+    second = images.get(op["image"])
+    assert second["layers"][1] == first["layers"][1]
+    assert second["shared_bytes"] == 100000
+    assert [d["images"] for d in second["layer_details"]] == [1, 2]
+    assert second["size_bytes"] == 100001
+
+
+def test_one_layer_twice_and_none_at_all(images, registry):
+    a, b = tar_of({"a": b"a"}), tar_of({".wh.a": b"", "b": b"b"})
+    registry.push(Image([a, b, a]), "twice:1")
+    twice = images.pull(f"{registry.host}/twice:1")
+    with images.box(twice["id"]) as box:
+        assert box.read("/a") == b"a"
+        assert box.read("/b") == b"b"
+    assert len(twice["layers"]) == 2
+    registry.push(Image([]), "none:1", skopeo=False)
+    none = images.pull(f"{registry.host}/none:1")
+    with images.box(none["id"]) as box:
+        assert "b" not in box.names("/")
+
+
+def test_a_mirror(images, registry):
+    image = Image([tar_of({"m": b"mirrored"})])
+    registry.push(image, "some/path:1")
+    assert images.pull("mirrored.example/some/path:1")["digest"] == image.digest
+
+
+def test_missing_ones(images, registry):
+    images.pull_fails(f"{registry.host}/not-there:1", "not_found", "manifest '1'")
+    r = images.api.post("/v1/images:pull", json={"ref": "UPPER/case"})
+    assert r.status_code == 400 and r.json()["error"]["param"] == "ref", r.text
+    r = images.api.post("/v1/images:pull", json={"ref": "x:y:z"})
+    assert r.status_code == 400, r.text
+
+
+def test_names(images, registry):
+    registry.push(Image([tar_of({"n": b""})]), "named:1")
+    got = images.pull(f"{registry.host}/named:1", name="docker.io/library/my:latest")
+    assert got["names"] == ["my"]
+    for spelled in ("my", "my:latest", "library/my", "docker.io/library/my:latest"):
+        assert images.get(spelled)["id"] == got["id"]
+    assert images.api.put("/v1/images/names/team%2Fmy:2", json={"image": "my"}).status_code == 200
+    assert images.get("team/my:2")["names"] == ["my", "team/my:2"]
+    assert images.api.delete("/v1/images/names/my").status_code == 204
+    assert images.api.delete("/v1/images/names/my").status_code == 404
+    assert images.get("team/my:2")["names"] == ["team/my:2"]
+
+
+def test_garbage(images, registry):
+    kept, gone = Image([tar_of({"k": b"k"})]), Image([tar_of({"g": b"g" * 5000})])
+    registry.push(kept, "gc-kept:1")
+    registry.push(gone, "gc-gone:1")
+    keep = images.pull(f"{registry.host}/gc-kept:1")
+    go = images.pull(f"{registry.host}/gc-gone:1", name="gc-name")
+    assert images.api.delete("/v1/images/names/gc-name").status_code == 204
+    dry = images.api.post("/v1/images:gc", json={"unused_s": 0, "dry_run": True}).json()
+    assert go["id"] in [i["image"] for i in dry["images"]] and keep["id"] not in [i["image"] for i in dry["images"]]
+    assert dry["freed_bytes"] >= 5000
+    with images.box(go["id"]):
+        r = images.api.post("/v1/images:gc", json={"unused_s": 0}).json()
+        assert go["id"] not in [i["image"] for i in r["images"]]
+    r = images.api.post("/v1/images:gc", json={"unused_s": 0}).json()
+    assert go["id"] in [i["image"] for i in r["images"]]
+    assert images.api.get(f"/v1/images/{go['id']}").status_code == 404
+    assert images.get(keep["id"])["id"] == keep["id"]
