@@ -86,7 +86,7 @@ class Rig:
         for role in ROLES[1:]:
             shutil.copy(self.lib / "quicksand-control", self.lib / f"quicksand-{role}")
         self.cgroup = qsdaemon.group_name(self.home)
-        self.base = random.randrange(20000, 40000)
+        self.base = random.randrange(15000, 32000)
         settings = {"data_dir": self.data, "run_dir": self.run, "lib_dir": self.lib, "cgroup_name": self.cgroup,
                     "id_base_range": self.base, "trees_bytes": 4 << 30, "pool_size": 3, "user_control": 64990,
                     "user_node": NODE_UID, "user_egress": 64992, "user_image": 64993, **conf}
@@ -242,6 +242,21 @@ def test_ids_are_its_own(rig, keeper):
         # the run directory is its monitor's and the node's
         st = (rig.data / "run" / sb).stat()
         assert st.st_uid >> 16 == rig.base - 1 and st.st_gid == NODE_UID and st.st_mode & 0o7777 == 0o2770
+
+
+def test_ranges_of_ids_come_round(rig, keeper):
+    """Where they end differs between kernels: at 2^32, or at 2^31 if terminals cannot have owners beyond."""
+    for last in (32767, 65534):
+        rig.stop()
+        (rig.data / "keeper/next").write_text(f"{last - 1}\n")
+        rig.start()
+        k = rig.connect()
+        seen = []
+        for _ in range(6):
+            with sandbox(k) as (sb, m):
+                seen.append(int(sh(m, "cat /proc/self/uid_map")[1].split()[1]) >> 16)
+        assert len(set(seen)) == 6
+        assert all(rig.base < n <= 65534 for n in seen), seen
 
 
 def test_values_are_checked_again(keeper):

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mount.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -17,11 +18,13 @@
 #include "keeper/sandbox.h"
 #include "keeper/spawner.h"
 #include "keeper/sweep.h"
+#include "sys/detached_mount.h"
 #include "sys/fd.h"
 
 #define BUILDS_MAX 4     /* at once; more are slower in sum */
 #define BLOCK 64         /* slot numbers a write of the counter */
 #define LAST_RANGE 65534 /* the range above ends at the invalid id -1 */
+#define LAST_SIGNED 32767 /* what a kernel can give terminals to that reads ids as signed numbers */
 #define RETRY_MS 200
 #define HOLD_MS 4 /* a new sandbox has the machine to itself this long */
 
@@ -29,6 +32,7 @@ static struct {
     struct slot *all; /* being built and ready */
     uint32_t count, ready;
     uint32_t next, block_end;
+    uint32_t last; /* range; LAST_RANGE or LAST_SIGNED */
     bool failing; /* the last build failed: wait before the next */
     struct timer retry;
     struct timer hold; /* set while builds wait for the sandbox just begun */
@@ -49,13 +53,27 @@ static void hold_due(struct timer *t)
     evloop_want_idle(&keeper.loop);
 }
 
+/* devpts of older kernels (6.1 is one) refuses owners from 2^31 on. */
+static uint32_t find_last(void)
+{
+    const struct mount_option option = {"uid", "2147483648"};
+    auto_close int fd = mount_new("devpts", &option, 1, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+
+    return fd == -EINVAL ? LAST_SIGNED : LAST_RANGE;
+}
+
 int pool_init(struct err *e)
 {
     int r = ledger_read_next(keeper.ledger_fd, &pool.next);
 
     if (r < 0 && r != -ENOENT)
         return err_sys(e, -r, "read keeper/next");
-    if (r < 0 || pool.next <= image_range() || pool.next > LAST_RANGE)
+    pool.last = find_last();
+    if (image_range() >= pool.last)
+        return err_param(e, ERR_INVALID, "id_base_range",
+                         "id_base_range is %" PRIu32 ", but this kernel takes ids below 2^31 alone for "
+                         "terminals; set it to %d or less", image_range(), LAST_SIGNED - 1);
+    if (r < 0 || pool.next <= image_range() || pool.next > pool.last)
         pool.next = image_range() + 1;
     pool.block_end = pool.next;
     pool.retry.due = retry_due;
@@ -67,11 +85,11 @@ int pool_init(struct err *e)
 /* The counter comes round after tens of thousands of slots; numbers still in use are passed over. */
 static int take_number(uint32_t *ret)
 {
-    for (uint32_t tries = 0; tries <= LAST_RANGE; tries++) {
+    for (uint32_t tries = 0; tries <= pool.last; tries++) {
         if (pool.next == pool.block_end) {
-            if (pool.next > LAST_RANGE)
+            if (pool.next > pool.last)
                 pool.next = image_range() + 1;
-            uint32_t end = pool.next + BLOCK <= LAST_RANGE + 1 ? pool.next + BLOCK : LAST_RANGE + 1;
+            uint32_t end = pool.next + BLOCK <= pool.last + 1 ? pool.next + BLOCK : pool.last + 1;
             int r = ledger_write_next(keeper.ledger_fd, end);
             if (r < 0)
                 return r;

@@ -1,0 +1,50 @@
+#!/bin/bash
+# PID 1 of the test machine once its root disk is mounted: makes a plain host with cgroup v2 alone, unpacks the
+# built tree, runs the wanted tests and writes the report to the third disk.
+#
+# tests/vm/parts.py puts it on the root disk as /sbin/quicksand-vm. Disks: vda root, vdb a tar of the tree (source, programs and
+# /job, which is the list of pytest's arguments), vdc takes a tar of the report back. Lines "vm: ..." on the
+# first serial port tell tests/vm/lane how far it is.
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
+say() {
+    echo "vm: $*" >/dev/ttyS0
+}
+say "up"
+mount -t proc -o nosuid,nodev,noexec proc /proc
+mount -t sysfs -o nosuid,nodev,noexec sysfs /sys
+mount -t cgroup2 -o nosuid,nodev,noexec cgroup2 /sys/fs/cgroup
+mkdir -p /dev/pts /dev/shm
+mount -t devpts -o nosuid,noexec,gid=5,mode=620,ptmxmode=666 devpts /dev/pts
+ln -sf pts/ptmx /dev/ptmx
+ln -sf /proc/self/fd /dev/fd
+ln -sf fd/0 /dev/stdin
+ln -sf fd/1 /dev/stdout
+ln -sf fd/2 /dev/stderr
+mount -t tmpfs -o nosuid,nodev,mode=1777 tmpfs /dev/shm
+mount -t tmpfs -o nosuid,nodev,mode=755 tmpfs /run
+mount -t tmpfs -o nosuid,nodev,mode=1777 tmpfs /tmp
+# Without udev nobody makes the node whose opening loads the module. The other modules load themselves.
+modprobe loop
+modprobe fuse
+ip link set lo up
+hostname vm
+ulimit -n 20000
+mkdir -p /src /report
+tar -xf /dev/vdb -C /src || say "cannot unpack the tree"
+cd /src || say "no tree"
+tools/users
+say "tests"
+export QUICKSAND_BUILD=/src/build QUICKSAND_TEST_DIR=/var/tmp/qs-vm QUICKSAND_TEST_CACHE=/var/cache/quicksand-test
+mkdir -m 755 "$QUICKSAND_TEST_DIR"
+mapfile -t arguments </src/job
+tools/leak-check before "$QUICKSAND_TEST_DIR" /report/leaks
+setsid -w /usr/bin/python3 -m pytest -p no:cacheprovider -v -rs --tb=short --junitxml=/report/junit.xml "${arguments[@]}" \
+    </dev/null >/dev/hvc0 2>&1
+echo "$?" >/report/status
+tools/leak-check after "$QUICKSAND_TEST_DIR" /report/leaks >/report/left 2>&1 || echo 1 >/report/leaked
+dmesg >/report/dmesg
+tar -cf /dev/vdc -C /report .
+sync
+say "done"
+# The kernel was told to reset at once (reboot=t), and QEMU ends at a reset.
+reboot -f 2>/dev/null || echo b >/proc/sysrq-trigger
