@@ -24,6 +24,7 @@ enum {
 
 int cmd_run(int argc, char **argv);
 int cmd_create(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
 int cmd_exec(int argc, char **argv);
 int cmd_sh(int argc, char **argv);
 int cmd_ps(int argc, char **argv);

@@ -25,6 +25,7 @@ static const struct {
     {"inspect", cmd_inspect, "print a sandbox or a command as JSON"},
     {"image", cmd_image, "pull, import, list, name and remove images"},
     {"token", cmd_token, "make, list and remove tokens"},
+    {"doctor", cmd_doctor, "what this host can and cannot do, and the commands that mend it"},
 };
 
 static void help(void)

@@ -30,6 +30,11 @@ TEST_DIR = os.environ.get("QUICKSAND_TEST_DIR", "/var/tmp")
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
 
 
+def group_roots():
+    """The roots of the hierarchies of control groups: of v2 alone, or of v1's and v2 beside each other."""
+    return [CGROUPS] if (CGROUPS / "cgroup.procs").exists() else [d for d in CGROUPS.iterdir() if d.is_dir()]
+
+
 def make_dir(prefix):
     return pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=TEST_DIR))
 
@@ -286,7 +291,7 @@ class Daemon:
         return [m for m in (line.split()[4] for line in lines) if m.startswith(str(self.home) + "/")]
 
     def cgroups(self):
-        return [d for d in CGROUPS.glob(f"*/{self.cgroup}")] + [d for d in CGROUPS.glob(self.cgroup)]
+        return [root / self.cgroup for root in group_roots() if (root / self.cgroup).is_dir()]
 
     def loop_devices(self):
         found = []

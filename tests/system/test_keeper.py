@@ -127,7 +127,10 @@ class Rig:
         return (self.home / "log").read_text()[-4000:]
 
     def groups(self):
-        return {str(p) for root in pathlib.Path("/sys/fs/cgroup").iterdir() for p in (root / self.cgroup).glob("[0-9]*")}
+        return {str(p) for root in qsdaemon.group_roots() for p in (root / self.cgroup).glob("[0-9]*")}
+
+    def bases(self):
+        return [str(root / self.cgroup) for root in qsdaemon.group_roots() if (root / self.cgroup).is_dir()]
 
     def mounts(self):
         return [m for m in pathlib.Path("/proc/self/mountinfo").read_text().splitlines() if str(self.home) in m]
@@ -138,8 +141,7 @@ class Rig:
     def left(self):
         """What a stopped keeper without sandboxes must not leave."""
         loops = subprocess.run(["losetup", "-j", self.data / "trees.img"], capture_output=True, text=True, check=True).stdout
-        cgroups = [str(p) for p in pathlib.Path("/sys/fs/cgroup").glob(f"*/{self.cgroup}")]
-        return self.mounts() + loops.split("\n")[:-1] + cgroups + list(processes(self.home).values())
+        return self.mounts() + loops.split("\n")[:-1] + self.bases() + list(processes(self.home).values())
 
     def purge(self):
         for k in self.open:
@@ -151,13 +153,13 @@ class Rig:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         for _ in range(50):
-            for root in pathlib.Path("/sys/fs/cgroup").iterdir():
-                for d, _s, _f in sorted(os.walk(root / self.cgroup), reverse=True):
+            for base in self.bases():
+                for d, _s, _f in sorted(os.walk(base), reverse=True):
                     with contextlib.suppress(OSError):
                         (pathlib.Path(d) / "cgroup.kill").write_text("1")
                     with contextlib.suppress(OSError):
                         os.rmdir(d)
-            if not list(pathlib.Path("/sys/fs/cgroup").glob(f"*/{self.cgroup}")):
+            if not self.bases():
                 break
             time.sleep(0.05)
         subprocess.run(["umount", "-q", self.data / "trees"], check=False)
@@ -342,7 +344,7 @@ def test_pids_limit(keeper):
 
 def cpu_quota(rig):
     """The quotas written for slots: of v1 or of v2."""
-    files = [f for root in pathlib.Path("/sys/fs/cgroup").iterdir() for f in (root / rig.cgroup).glob("[0-9]*/cpu.*")]
+    files = [f for root in qsdaemon.group_roots() for f in (root / rig.cgroup).glob("[0-9]*/cpu.*")]
     return {f.read_text().split()[0] for f in files if f.name in ("cpu.cfs_quota_us", "cpu.max")} - {"-1", "max"}
 
 

@@ -18,7 +18,7 @@ HOST_CPUS = os.sysconf("SC_NPROCESSORS_ONLN")
 def group_files(daemon, *names):
     """The values of the first of these files that each control group of the instance's sandboxes has."""
     found = {}
-    for root in pathlib.Path("/sys/fs/cgroup").iterdir() if not pathlib.Path("/sys/fs/cgroup/cgroup.procs").exists() else [pathlib.Path("/sys/fs/cgroup")]:
+    for root in qsdaemon.group_roots():
         for group in (root / daemon.cgroup).glob("[0-9]*"):
             for name in names:
                 if (group / name).exists():

@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# PID 1 of the initial file system of the test machine: loads what the root disk needs and goes over to it.
+# PID 1 of the initial file system of the test machine: loads what the disks need, puts the tree on the root disk and goes over to it.
 #
 # tests/vm/parts.py puts it there as /init, with /modules, which lists the kernel modules in the order of loading.
 /bin/busybox mkdir -p /proc /sys /dev /root
@@ -14,5 +14,7 @@ while [ ! -b /dev/vda ] && [ "$n" -lt 100 ]; do
     n=$((n + 1))
 done
 /bin/busybox mount -t ext4 /dev/vda /root || echo "vm: no root disk"
+/bin/busybox mkdir -p /root/src
+/bin/busybox tar -xf /dev/vdb -C /root/src || echo "vm: no tree"
 /bin/busybox mount -o move /dev /root/dev
-exec /bin/busybox switch_root /root /sbin/quicksand-vm
+exec /bin/busybox switch_root /root /bin/bash /src/tests/vm/guest.sh

@@ -1,10 +1,10 @@
 #!/bin/bash
-# PID 1 of the test machine once its root disk is mounted: makes a plain host with cgroup v2 alone, unpacks the
-# built tree, runs the wanted tests and writes the report to the third disk.
+# PID 1 of the test machine once its root disk is mounted: makes a plain host with cgroup v2 alone, runs the wanted tests and
+# writes the report to the third disk.
 #
-# tests/vm/parts.py puts it on the root disk as /sbin/quicksand-vm. Disks: vda root, vdb a tar of the tree (source, programs and
-# /job, which is the list of pytest's arguments), vdc takes a tar of the report back. Lines "vm: ..." on the
-# first serial port tell tests/vm/lane how far it is.
+# boot.sh starts it. Disks: vda root, vdb a tar of the tree that is now in /src (source, programs and `job`, which is the list of
+# pytest's arguments), vdc takes a tar of the report back. Lines "vm: ..." on the first serial port tell tests/vm/lane how
+# far it is.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
 say() {
     echo "vm: $*" >/dev/ttyS0
@@ -29,8 +29,7 @@ modprobe fuse
 ip link set lo up
 hostname vm
 ulimit -n 20000
-mkdir -p /src /report
-tar -xf /dev/vdb -C /src || say "cannot unpack the tree"
+mkdir -p /report
 cd /src || say "no tree"
 tools/users
 say "tests"

@@ -2,7 +2,7 @@
 What the test machine is made of: kernel, initial file system, root disk. Called by tests/vm/lane.
 
 Kernel and root disk come from Debian's mirrors, as this machine's apt knows them, and are kept in CACHE under a name that holds all
-that they were made of: the kernel's version, the list of packages and the text of this folder's scripts.
+that they were made of: the kernel's version, the list of packages and the text of the two scripts that make it.
 """
 
 import hashlib
@@ -116,8 +116,6 @@ def make_disk(kernel, version, work, base_tar, out):
     (work / "root.tar").unlink()
     shutil.copytree(kernel / "lib/modules", tree / "lib/modules", dirs_exist_ok=True)
     run("depmod", "-b", tree, version)
-    shutil.copy(HERE / "guest.sh", tree / "sbin/quicksand-vm")
-    (tree / "sbin/quicksand-vm").chmod(0o755)
     (tree / "var/cache/quicksand-test").mkdir(parents=True)
     shutil.copy(base_tar, tree / "var/cache/quicksand-test/base.tar")
     with open(out, "wb") as f:
@@ -130,7 +128,7 @@ def make(work, base_tar):
     """Directory with vmlinux, initrd and root.img."""
     package = kernel_package()
     digest = hashlib.sha256("\n".join(packages()).encode())
-    for name in ("boot.sh", "guest.sh", "parts.py"):
+    for name in ("boot.sh", "parts.py"):
         digest.update((HERE / name).read_bytes())
     kept = CACHE / f"vm-{package}-{digest.hexdigest()[:16]}"
     if not kept.is_dir():

@@ -1,0 +1,89 @@
+/*
+ * cgroups.c - the layout of control groups, and which limits can be kept
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "cli/doctor/doctor.h"
+#include "sys/cgroup_mounts.h"
+#include "sys/detached_mount.h"
+#include "sys/fd.h"
+
+/* The v2 hierarchy: where it is mounted, or an instance that nobody sees, as the keeper does it. */
+static int open_v2(const struct cgroup_mounts *m)
+{
+    int fd = m->v2[0] != '\0' ? open(m->v2, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                              : mount_new("cgroup2", NULL, 0, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+
+    return m->v2[0] != '\0' && fd < 0 ? -errno : fd;
+}
+
+static bool v2_has(int root, const char *controller)
+{
+    char text[512], list[520], word[32];
+
+    if (fd_read_at(root, "cgroup.controllers", text, sizeof text) < 0)
+        return false;
+    snprintf(list, sizeof list, " %s ", text);
+    snprintf(word, sizeof word, " %s ", controller);
+    return strstr(list, word) != NULL;
+}
+
+static void controllers(struct doctor *d, const struct cgroup_mounts *m, int root)
+{
+    const struct {
+        const char *name, *v1, *cost;
+        enum finding state;
+        const char *fix;
+    } rows[] = {
+        {"memory", m->memory, "a limit of memory is refused, and one sandbox may use all there is", FINDING_DEGRADED,
+         "add cgroup_enable=memory to GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub && reboot"},
+        {"pids", m->pids, "no bound on processes: a fork bomb takes the host down", FINDING_MISSING,
+         "boot a kernel with CONFIG_CGROUP_PIDS=y (Debian's own have it)"},
+        {"cpu", m->cpu, "a limit of processor time is refused", FINDING_DEGRADED,
+         "boot a kernel with CONFIG_FAIR_GROUP_SCHED=y and CONFIG_CFS_BANDWIDTH=y (Debian's own have them)"},
+        {"io", m->io, "no weight of disk traffic", FINDING_DEGRADED, "boot a kernel with CONFIG_BLK_CGROUP=y (Debian's own have it)"},
+    };
+
+    for (size_t i = 0; i < array_len(rows); i++) {
+        char name[32];
+        snprintf(name, sizeof name, "cgroup_%s", rows[i].name);
+        if (rows[i].v1[0] != '\0')
+            doctor_ok(d, name, "v1 at %s", rows[i].v1);
+        else if (v2_has(root, rows[i].name))
+            doctor_ok(d, name, "v2");
+        else
+            doctor_bad(d, name, rows[i].state, rows[i].cost, rows[i].fix, "no such controller");
+    }
+}
+
+void doctor_check_cgroups(struct doctor *d)
+{
+    struct cgroup_mounts m;
+    int r = cgroup_mounts_find(&m);
+
+    if (r < 0) {
+        doctor_bad(d, "cgroups", FINDING_MISSING, "sandboxes do not start", "mount -t proc proc /proc",
+                   "/proc/self/mountinfo: %s", strerror(-r));
+        return;
+    }
+    auto_close int root = open_v2(&m);
+    if (root < 0) {
+        doctor_bad(d, "cgroups", FINDING_MISSING, "sandboxes do not start: their processes live in v2 groups",
+                   "mount -t cgroup2 cgroup2 /sys/fs/cgroup", "no cgroup v2: %s", strerror(root == -1 ? errno : -root));
+        return;
+    }
+    bool v1 = m.cpu[0] != '\0' || m.memory[0] != '\0' || m.pids[0] != '\0' || m.io[0] != '\0';
+    doctor_ok(d, "cgroups", "%s; v2 %s", v1 ? "hybrid: limits on v1, processes on v2" : "v2 alone",
+              m.v2[0] != '\0' ? m.v2 : "not mounted");
+    /* In a container the tree may be there and belong to the host. */
+    if (faccessat(root, ".", W_OK, 0) < 0 && geteuid() == 0)
+        doctor_bad(d, "cgroups_writable", FINDING_MISSING, "sandboxes do not start", "mount -o remount,rw /sys/fs/cgroup",
+                   "%s: %s", m.v2, strerror(errno));
+    controllers(d, &m, root);
+}
