@@ -9,6 +9,8 @@ listen=${QUICKSAND_LISTEN:-127.0.0.1:7070}
 run_dir=${QUICKSAND_RUN_DIR:-/run/quicksand}
 # Where the command router listens: the same host, the next port.
 router_listen=${QUICKSAND_ROUTER_LISTEN:-${listen%:*}:$((${listen##*:} + 1))}
+# Ports for tunnels: the same host, from the API's port + 30 on.
+tunnel_listen=${QUICKSAND_TUNNEL_LISTEN:-${listen%:*}:$((${listen##*:} + 30))-$((${listen##*:} + 93))}
 # An instance elsewhere may run beside the first one: control groups and user ids of its own, told by its place.
 cgroup_name=quicksand
 id_base_range=16384

@@ -22,6 +22,8 @@ struct conf {
     char listen[128];           /* 127.0.0.1:7070 - control's API listener, "" = none */
     char router_listen[128];    /* 127.0.0.1:7071 - node's listener for Modal's command router, "" = none */
     char router_host[128];      /* host of the router's URL as clients reach it; "" = the host of their own URL */
+    char tunnel_listen[128];    /* 127.0.0.1:7100-7163 - ports that tunnels into sandboxes may have, "" = none */
+    char tunnel_host[128];      /* host of tunnels as clients reach it; "" = the host of their own URL */
     char tls_cert[256];         /* PEM files; "" = self-signed, made at first run */
     char tls_key[256];
     char user_control[64];      /* quicksand, or a numeric uid */

@@ -64,6 +64,12 @@
 #define LIMIT_LAYERS           64                  /* base layers a sandbox mounts */
 #define LIMIT_SANDBOXES        20000               /* a node */
 
+/* Tunnels */
+#define LIMIT_PORTS            32                  /* open ports a sandbox */
+#define LIMIT_PORT_ALLOW       256                 /* prefixes of inbound_allow */
+#define LIMIT_TUNNEL_PORTS     4096                /* ports of the machine in tunnel_listen */
+#define LIMIT_TUNNEL_FLOWS     1024                /* open connections a tunnel */
+
 /* Internal channels */
 #define LIMIT_CHANNEL_INLINE   (64 * 1024)         /* a SEQPACKET message; larger ones go by memfd */
 #define LIMIT_CHANNEL_MESSAGE  (1024 * 1024)       /* a message by memfd */

@@ -18,6 +18,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/ports.h"
 #include "core/sandbox.h"
 #include "core/token.h"
 #include "http/grpc.h"
@@ -139,6 +140,7 @@ static int open_state(struct control *ct, struct err *e)
     ct->core = core_new(ct->loop, ct->store, node, ct->conf.data_dir);
     default_limits(&ct->conf, ct->core);
     core_set_registry_auth(ct->core, ct->conf.registry_auth);
+    core_set_tunnel_host(ct->core, ct->conf.tunnel_host);
     ct->vault = vault_open(ct->core, ct->conf.data_dir, e);
     if (ct->vault == NULL)
         return -1;

@@ -60,6 +60,7 @@ void core_free(struct core *c)
     map_done(&c->boxes);
     free(c->data_dir);
     free(c->registry_auth);
+    free(c->tunnel_host);
     free(c);
 }
 

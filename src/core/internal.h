@@ -21,6 +21,7 @@ struct core {
     struct store *store;                /* borrowed */
     struct http_client *node;
     char *data_dir;
+    char *tunnel_host;                  /* NULL or "": the host of a client's own URL */
     bool is_stopping;
 
     struct node_call *calls;            /* under way, for core_stop */

@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "core/life.h"
+#include "core/ports.h"
 #include "json/json.h"
 
 #define USER_MAX 128
@@ -149,7 +150,7 @@ int spec_check(const struct sandbox_spec *s, struct err *e)
                          "workdir must be an absolute path of at most %d bytes", LIMIT_PATH - 1);
     if (s->user != NULL && check_user(s->user, e) < 0)
         return -1;
-    return 0;
+    return ports_check(s->ports, s->inbound_allow, e);
 }
 
 char *spec_text(const struct sandbox_spec *s, const struct image_row *image, struct err *e)
@@ -182,6 +183,10 @@ char *spec_text(const struct sandbox_spec *s, const struct image_row *image, str
     (void)json_object_set_new(o, "log_mb", json_integer(s->log_mb));
     if (s->probe != NULL)
         (void)json_object_set(o, "probe", (json_t *)(uintptr_t)s->probe);
+    if (json_array_size(s->ports) > 0)
+        (void)json_object_set(o, "ports", (json_t *)(uintptr_t)s->ports);
+    if (s->inbound_allow != NULL)
+        (void)json_object_set(o, "inbound_allow", (json_t *)(uintptr_t)s->inbound_allow);
     if (s->dialect != NULL)
         (void)json_object_set(o, "dialect", (json_t *)(uintptr_t)s->dialect);
     return js_text(o, false);
@@ -195,6 +200,7 @@ struct request_parts {
     char **env, **layer;
     size_t nenv, nlayers;
     ProtobufCBinaryData *argv, *probe_argv;
+    struct port_messages ports;
 };
 
 static void parts_done(struct request_parts *p)
@@ -205,6 +211,7 @@ static void parts_done(struct request_parts *p)
     free(p->layer);
     free(p->argv);
     free(p->probe_argv);
+    port_messages_done(&p->ports);
     json_decref(p->spec);
     json_decref(p->layers);
 }
@@ -349,6 +356,9 @@ int spec_with_request(const struct sandbox_row *row, const struct image_row *ima
         defaults.probe = &probe;
     }
     rq.defaults = &defaults;
+    ports_messages(json_object_get(p.spec, "ports"), json_object_get(p.spec, "inbound_allow"), &p.ports);
+    rq.ports = p.ports.list;
+    rq.n_ports = p.ports.n;
     if (argv != NULL) {
         fill_command(&p, argv, &command);
         rq.entry = &command;

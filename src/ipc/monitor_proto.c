@@ -421,6 +421,30 @@ int mon_update_decode(struct mon_update *ret, const void *p, size_t n)
     return 0;
 }
 
+size_t mon_dial_encode(const struct mon_dial *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_str(&w, m->container);
+    wire_put_u16(&w, m->port);
+    return done(&w);
+}
+
+int mon_dial_decode(struct mon_dial *ret, const void *p, size_t n)
+{
+    struct mon_dial m = {0};
+    struct wire_reader r;
+
+    wire_read(&r, p, n);
+    wire_get_str(&r, m.container, sizeof m.container);
+    m.port = wire_get_u16(&r);
+    if (!wire_end(&r) || m.port == 0)
+        return -EBADMSG;
+    *ret = m;
+    return 0;
+}
+
 size_t mon_error_encode(const struct mon_error *m, void *out, size_t size)
 {
     struct wire_writer w;

@@ -38,6 +38,9 @@ enum mon_type {
     MON_STATUS,         /* struct mon_status -> MON_STATUS_R (struct sandbox_record) */
     MON_STATUS_R,
     MON_UPDATE,         /* struct mon_update -> MON_OK */
+    MON_DIAL,           /* struct mon_dial -> MON_DIAL_R */
+    MON_DIAL_R,         /* empty, with a descriptor: a socket that is connected, or about to be */
+    MON_TOUCH,          /* empty: connections into the sandbox are open, so it is not idle -> MON_OK */
     MON_OK,             /* empty */
     MON_ERROR,          /* struct mon_error */
 };
@@ -177,6 +180,11 @@ struct mon_update {
     uint8_t cpus[KEEPER_CPUS];  /* as in keeper_configure; only with set_cpus */
 };
 
+struct mon_dial {
+    char container[LIMIT_ID];
+    uint16_t port;              /* of a server that listens on loopback inside, on either address family */
+};
+
 struct mon_error {
     uint16_t code;              /* enum err_code */
     int32_t sys_errno;
@@ -202,6 +210,7 @@ MON_CODEC(kill);
 MON_CODEC(terminate);
 MON_CODEC(status);
 MON_CODEC(update);
+MON_CODEC(dial);
 MON_CODEC(error);
 
 #endif

@@ -13,6 +13,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <termios.h>
 
@@ -30,7 +31,7 @@ static const int allowed[] = {
     SYS_read, SYS_write, SYS_pread64, SYS_pwrite64, SYS_close, SYS_recvmsg, SYS_sendmsg, SYS_recvfrom,
     SYS_epoll_pwait, SYS_epoll_ctl, SYS_clock_gettime, SYS_pipe2, SYS_fcntl, SYS_openat, SYS_unlinkat,
     SYS_mkdirat, SYS_fchmodat, SYS_renameat2, SYS_fallocate, SYS_ftruncate, SYS_fstat,
-    SYS_accept4, SYS_getsockopt, SYS_memfd_create, SYS_munmap, SYS_madvise, SYS_waitid, SYS_exit_group,
+    SYS_accept4, SYS_connect, SYS_getsockopt, SYS_memfd_create, SYS_munmap, SYS_madvise, SYS_waitid, SYS_exit_group,
     SYS_exit, SYS_rt_sigreturn, SYS_restart_syscall, SYS_getpid,
     SYS_writev,     /* the spool and libc's own messages */
 #ifdef SYS_renameat
@@ -49,7 +50,7 @@ static const unsigned long ioctls[] = {TIOCSPTLCK, TIOCGPTPEER, TIOCSWINSZ};
 #define ALLOWED (sizeof allowed / sizeof allowed[0])
 #define IOCTLS (sizeof ioctls / sizeof ioctls[0])
 
-static struct sock_filter program[4 + 2 * ALLOWED + 2 * IOCTLS + 12];
+static struct sock_filter program[4 + 2 * ALLOWED + 2 * IOCTLS + 20];
 static unsigned short length;
 
 static void add(uint16_t code, uint8_t jt, uint8_t jf, uint32_t k)
@@ -89,6 +90,13 @@ static void build(void)
     add(BPF_JMP | BPF_JSET | BPF_K, 1, 0, PROT_EXEC);
     add(BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW);
     add(BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM);
+
+    /* To dial servers inside: of the two internet families alone, so connect reaches no other either. */
+    add(BPF_JMP | BPF_JEQ | BPF_K, 0, 6, (uint32_t)SYS_socket);
+    load(argument(0));
+    allow_if_equal(AF_INET);
+    allow_if_equal(AF_INET6);
+    add(BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EAFNOSUPPORT);
 
     add(BPF_JMP | BPF_JEQ | BPF_K, 0, (uint8_t)(1 + 2 * IOCTLS), (uint32_t)SYS_ioctl);
     load(argument(1));

@@ -86,6 +86,7 @@ struct exec {
 enum waiter_kind {
     FOR_FREE,               /* not in use */
     FOR_OK, FOR_ERROR, FOR_EXEC, FOR_WAIT, FOR_READ, FOR_STDIN, FOR_STDIN_NOW, FOR_LIST, FOR_STATUS,
+    FOR_DIAL,
 };
 
 /* A request whose reply has not been sent yet. */
@@ -102,6 +103,7 @@ struct waiter {
     uint32_t max;           /* READ: bytes; LIST: first seq */
     uint64_t offset;
     int64_t until_ms;       /* answered as things are then */
+    int fd;                 /* DIAL: what goes with the reply */
     uint16_t code;          /* ERROR */
     int32_t sys_errno;
     const char *param, *message;    /* static texts */
@@ -205,6 +207,9 @@ void exec_not_live(struct exec *e);
 void exec_unlist(struct exec *e);
 void exec_free(struct exec *e);
 void execs_run_timers(void);
+
+/* dial.c */
+int dial(uint16_t port);                /* a socket, or -errno */
 
 /* exec_life.c */
 struct exec *exec_new(const struct mon_exec *m, uint64_t hash, enum err_code *ret_code);

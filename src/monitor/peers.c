@@ -108,6 +108,8 @@ struct waiter *waiter_new(unsigned peer, uint32_t tag, enum waiter_kind kind, st
 
 static void waiter_done(struct waiter *w)
 {
+    if (w->kind == FOR_DIAL)
+        fd_close(&w->fd);
     struct exec *e = w->exec != 0 ? exec_by_index(w->exec - 1u) : NULL;
 
     if (e != NULL) {
@@ -254,6 +256,7 @@ static bool is_ready(const struct waiter *w, const struct exec *e)
     case FOR_ERROR:
     case FOR_STDIN_NOW:
     case FOR_LIST:
+    case FOR_DIAL:
         break;
     }
     return true;
@@ -288,6 +291,9 @@ static size_t reply(struct waiter *w, struct exec *e, uint16_t *ret_type)
         return sandbox_record_encode(&record, tx_buffer, REPLY_MAX);
     case FOR_ERROR:
         return reply_error(ret_type, w->code, w->sys_errno, w->param, w->message);
+    case FOR_DIAL:
+        *ret_type = MON_DIAL_R;
+        return 0;
     case FOR_OK:
     case FOR_FREE:
         break;
@@ -312,7 +318,7 @@ void waiter_try(struct waiter *w)
     }
     size_t n = reply(w, e, &type);
     buffers_used(n);
-    int r = chan_send(p->fd, type, w->tag, tx_buffer, n, NULL, 0);
+    int r = chan_send(p->fd, type, w->tag, tx_buffer, n, &w->fd, type == MON_DIAL_R ? 1 : 0);
     if (r == -EAGAIN) {
         w->offset = offset;
         p->blocked = true;

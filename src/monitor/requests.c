@@ -317,6 +317,43 @@ static int on_status(unsigned peer, const struct chan_msg *msg)
     return 0;
 }
 
+static int on_dial(unsigned peer, const struct chan_msg *msg)
+{
+    struct mon_dial m;
+
+    if (mon_dial_decode(&m, msg->data, msg->len) < 0)
+        return -1;
+    if (m.container[0] != '\0') {
+        waiter_error(peer, msg->tag, ERR_NOT_FOUND, "container", "no such container in the sandbox");
+        return 0;
+    }
+    if (is_ending()) {
+        waiter_error(peer, msg->tag, ERR_GONE, NULL, "the sandbox is ending or has ended");
+        return 0;
+    }
+    int fd = dial(m.port);
+    if (fd < 0) {
+        waiter_error(peer, msg->tag, ERR_UNAVAILABLE, "port",
+                     fd == -ECONNREFUSED ? "nothing listens on the port" : "the port cannot be connected to");
+        return 0;
+    }
+    ending_activity("tunnel");
+    struct waiter *w = waiter_new(peer, msg->tag, FOR_DIAL, NULL);
+    w->fd = fd;
+    waiter_try(w);
+    return 0;
+}
+
+static int on_touch(unsigned peer, const struct chan_msg *msg)
+{
+    if (msg->len != 0)
+        return -1;
+    if (!is_ending())
+        ending_activity("tunnel");
+    answer_ok(peer, msg->tag);
+    return 0;
+}
+
 static int on_update(unsigned peer, const struct chan_msg *msg)
 {
     struct mon_update m;
@@ -357,6 +394,8 @@ int request_handle(unsigned peer, const struct chan_msg *m)
         [MON_TERMINATE] = on_terminate,
         [MON_STATUS] = on_status,
         [MON_UPDATE] = on_update,
+        [MON_DIAL] = on_dial,
+        [MON_TOUCH] = on_touch,
     };
 
     if (m->type >= sizeof handlers / sizeof handlers[0] || handlers[m->type] == NULL) {

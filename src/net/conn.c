@@ -60,9 +60,12 @@ struct net_conn {
     int depth;                      /* callbacks running */
     bool is_freed;                  /* to be freed when depth is 0 */
     bool is_paused;
+    bool is_patient;                /* a peer that closes while we are paused is read to its end first */
     bool peer_ended;
     bool write_failed;
     bool wr_armed;
+    bool output_ends;               /* after what is queued */
+    bool output_ended;
 };
 
 /* One loop a process: what is read is handled before the next read. */
@@ -304,6 +307,8 @@ static void watch(struct net_conn *c)
     short what = c->is_paused ? EV_CLOSED : EV_READ;
 
     (void)event_del(&c->rd);
+    if (c->is_paused && c->is_patient)
+        return;
     (void)event_assign(&c->rd, loop_base(c->loop), c->fd, (short)(what | EV_PERSIST), on_read_event, c);
     (void)event_add(&c->rd, NULL);
 }
@@ -318,6 +323,11 @@ void net_conn_pause(struct net_conn *c, bool paused)
     watch(c);
     if (!paused && c->ssl != NULL)
         loop_job_soon(c->loop, &c->read_job);
+}
+
+void net_conn_set_patient(struct net_conn *c)
+{
+    c->is_patient = true;
 }
 
 /* --- writing --------------------------------------------------------------------------------- */
@@ -409,6 +419,23 @@ static void linger(struct net_conn *c)
     loop_timer_set(c->timer, LINGER_MS);
 }
 
+/* All is sent that ever will be, and reading goes on. */
+static void tell_end(struct net_conn *c)
+{
+    if (c->ssl != NULL) {
+        ERR_clear_error();
+        (void)SSL_shutdown(c->ssl);
+        take_wire(c);
+        if (queue_len(&c->wire) > 0)
+            (void)send(c->fd, queue_data(&c->wire), queue_len(&c->wire), MSG_NOSIGNAL);
+        queue_done(&c->wire);
+    }
+    (void)shutdown(c->fd, SHUT_WR);     /* fails only if the peer is gone, which reading tells */
+    c->output_ended = true;
+    if (c->ops->on_sent != NULL && c->state == OPEN)
+        c->ops->on_sent(c, c->ctx);
+}
+
 /* Sends what there is. The caller has entered. */
 static void flush(struct net_conn *c)
 {
@@ -452,6 +479,8 @@ static void flush(struct net_conn *c)
             c->ops->on_sent(c, c->ctx);
         if (!c->is_freed && c->state == FINISHING && net_conn_queued(c) == 0)
             linger(c);
+        else if (!c->is_freed && c->state == OPEN && c->output_ends && !c->output_ended && net_conn_queued(c) == 0)
+            tell_end(c);
     }
 }
 
@@ -532,6 +561,17 @@ void net_conn_send_now(struct net_conn *c)
     struct queue *q = c->ssl != NULL ? &c->wire : &c->out;
     if (queue_len(q) > 0)
         (void)send(c->fd, queue_data(q), queue_len(q), MSG_NOSIGNAL);   /* best effort by contract */
+}
+
+void net_conn_end_output(struct net_conn *c)
+{
+    c->output_ends = true;
+    net_conn_kick(c);
+}
+
+bool net_conn_has_ended_output(const struct net_conn *c)
+{
+    return c->output_ended;
 }
 
 void net_conn_finish(struct net_conn *c)

@@ -57,11 +57,17 @@ void net_conn_kick(struct net_conn *c);
 void net_conn_ack_now(struct net_conn *c);
 /* While paused nothing is read; that the peer went away is still noticed (on_end). */
 void net_conn_pause(struct net_conn *c, bool paused);
+/* For who relays: while paused the peer's leaving is not looked for either, because what it said before is still wanted. */
+void net_conn_set_patient(struct net_conn *c);
 /* Send what is queued, close our direction, throw away what still comes for a moment (so that the peer gets to read our
  * last words), then on_end. */
 void net_conn_finish(struct net_conn *c);
 /* One attempt to send what is queued, before net_conn_free; calls nobody back. */
 void net_conn_send_now(struct net_conn *c);
+/* We have no more to say: what is queued is sent, then the peer is told (TLS: close_notify; FIN). Reading goes on; nothing
+ * may be written after it. */
+void net_conn_end_output(struct net_conn *c);
+bool net_conn_has_ended_output(const struct net_conn *c);       /* the peer was told */
 /* Closes at once. Accepts NULL. */
 void net_conn_free(struct net_conn *c);
 

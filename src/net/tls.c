@@ -11,6 +11,7 @@
 
 struct net_tls {
     SSL_CTX *ctx;
+    const char *alpn;           /* ours, best first; each with its length in front */
 };
 
 static int fail(struct err *e, const char *what, const char *name)
@@ -24,14 +25,14 @@ static int fail(struct err *e, const char *what, const char *name)
     return err_set(e, ERR_INVALID, "%s %s: %s", what, name, text);
 }
 
-/* The server's order: HTTP/2, then HTTP/1.1; a client that offers neither gets no ALPN and may try. */
+/* The server's order; a client that offers none of ours gets no ALPN and may try. */
 static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *outlen, const unsigned char *in,
                    unsigned inlen, void *arg)
 {
-    static const unsigned char ours[] = "\x02h2\x08http/1.1";
+    const struct net_tls *t = arg;
     unsigned char *chosen;
 
-    if (SSL_select_next_proto(&chosen, outlen, ours, sizeof ours - 1, in, inlen) !=
+    if (SSL_select_next_proto(&chosen, outlen, (const unsigned char *)t->alpn, (unsigned)strlen(t->alpn), in, inlen) !=
         OPENSSL_NPN_NEGOTIATED)
         return SSL_TLSEXT_ERR_NOACK;
     *out = chosen;
@@ -53,7 +54,6 @@ struct net_tls *net_tls_server(const char *cert_file, const char *key_file, stru
     /* The AEAD suites with forward secrecy: HTTP/2 forbids the others. */
     (void)SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20");
     SSL_CTX_set_read_ahead(ctx, 1);
-    SSL_CTX_set_alpn_select_cb(ctx, on_alpn, NULL);
     if (SSL_CTX_use_certificate_chain_file(ctx, cert_file) != 1) {
         (void)fail(e, "certificate", cert_file);
     } else if (SSL_CTX_use_PrivateKey_file(ctx, key_file, SSL_FILETYPE_PEM) != 1) {
@@ -63,6 +63,8 @@ struct net_tls *net_tls_server(const char *cert_file, const char *key_file, stru
     } else {
         struct net_tls *t = mem_zalloc(sizeof *t);
         t->ctx = ctx;
+        t->alpn = "\x02h2\x08http/1.1";
+        SSL_CTX_set_alpn_select_cb(ctx, on_alpn, t);
         return t;
     }
     SSL_CTX_free(ctx);
@@ -73,8 +75,15 @@ void net_tls_free(struct net_tls *t)
 {
     if (t == NULL)
         return;
+    /* Connections hold the context for longer than we exist. */
+    SSL_CTX_set_alpn_select_cb(t->ctx, NULL, NULL);
     SSL_CTX_free(t->ctx);
     free(t);
+}
+
+void net_tls_set_alpn(struct net_tls *t, const char *protocols)
+{
+    t->alpn = protocols;
 }
 
 struct ssl_st *net_tls_accept(struct net_tls *t, int fd)

@@ -13,6 +13,8 @@ struct ssl_st;
 
 /* TLS 1.2 and newer, ALPN h2 and http/1.1. PEM files; the certificate file may hold a chain. */
 struct net_tls *net_tls_server(const char *cert_file, const char *key_file, struct err *e);
+/* Other protocols than those, in the form of RFC 7301: each with its length in front. `protocols` is static. */
+void net_tls_set_alpn(struct net_tls *t, const char *protocols);
 /* Connections made with it live on. Accepts NULL. */
 void net_tls_free(struct net_tls *t);
 struct ssl_st *net_tls_accept(struct net_tls *t, int fd);   /* for conn.c; NULL if memory is gone */

@@ -25,6 +25,7 @@
 #include "node/ops.h"
 #include "node/query.h"
 #include "node/spool.h"
+#include "node/tunnel/tunnel.h"
 #include "sys/fd.h"
 
 #define KEEPER_MS 60000
@@ -80,6 +81,7 @@ static void on_removed(void *arg, const struct err *e, const uint8_t *payload, s
         ask_keeper(op);         /* remains of an earlier try are gone: once more */
         return;
     }
+    (void)tunnel_close(op->node, c->sandbox, 0);
     defaults_remove(op->node->defaults, c->sandbox);
     op_fail(op, &c->failure);
 }
@@ -223,9 +225,29 @@ static void start_entry(void *arg)
     query_start(op->node, &op->q[0], c->sandbox, &c->entry, on_entry, op);
 }
 
+static int open_ports(struct op *op, struct err *e)
+{
+    const Quicksand__Node__CreateRequest *rq = request(op);
+    const struct tunnel *t;
+
+    for (size_t i = 0; i < rq->n_ports; i++)
+        if (tunnel_open(op->node, rq->sandbox_id, rq->ports[i], &t, e) < 0)
+            return -1;
+    return 0;
+}
+
 static void bring_up(struct op *op)
 {
     struct create *c = op->state;
+    struct err e;
+
+    if (open_ports(op, &e) < 0) {
+        if (c->adopted)
+            op_fail(op, &e);
+        else
+            fail_create(op, &e);
+        return;
+    }
     loop_timer_cb step = request(op)->entry != NULL ? start_entry : look;
 
     c->give_up_ms = clock_boot_ms() + ADOPT_MS;

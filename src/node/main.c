@@ -24,6 +24,7 @@
 #include "node/monitor_link.h"
 #include "node/node.h"
 #include "node/service.h"
+#include "node/tunnel/tunnel.h"
 #include "sys/fd.h"
 #include "sys/seccomp_role.h"
 
@@ -74,7 +75,7 @@ int node_open(struct node *n, struct err *e)
     n->keeper = keeper_link_new(n->loop, path);
     n->monitors = monitor_pool_new(n->loop, n->run_fd);
     n->defaults = defaults_store_new(n->state_fd);
-    if (router_open(n, e) < 0)
+    if (router_open(n, e) < 0 || tunnels_new(n, e) < 0)
         return -1;
     return listen_on(n, e);
 }
@@ -82,6 +83,7 @@ int node_open(struct node *n, struct err *e)
 static void node_close(struct node *n)
 {
     http_server_free(n->server);
+    tunnels_free(n);
     router_close(n);
     monitor_pool_free(n->monitors);
     keeper_link_free(n->keeper);

@@ -417,7 +417,7 @@ static void on_io(int fd, unsigned what, void *arg)
     (void)fd;
     l->busy = true;
     for (int i = 0; (what & LOOP_READ) != 0 && i < 32 && l->fd >= 0; i++) {
-        int rc = chan_recv(l->fd, l->pool->space, sizeof l->pool->space, CHAN_NO_FDS, &m);
+        int rc = chan_recv(l->fd, l->pool->space, sizeof l->pool->space, 0, &m);
         if (rc == -EAGAIN)
             break;
         if (rc <= 0) {

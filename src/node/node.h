@@ -25,6 +25,7 @@ struct keeper_link;
 struct monitor_pool;
 struct query;
 struct router;
+struct tunnels;
 
 struct node {
     struct conf conf;
@@ -35,6 +36,7 @@ struct node {
     struct defaults_store *defaults;
     struct router *router;      /* the Modal dialect, for calls from anywhere (modal/router.h) */
     struct http_server *router_server;      /* NULL: no listener */
+    struct tunnels *tunnels;    /* ways in from outside (tunnel/tunnel.h) */
     struct map creating; /* sandbox ids of Create calls under way; values are the node itself */
     int run_fd;                 /* data_dir/run */
     int state_fd;               /* data_dir/node */

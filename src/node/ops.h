@@ -38,6 +38,10 @@ void op_image_end(struct op *op);
 void op_layer_delete(struct op *op);
 /* image_pull.c */
 void op_image_pull(struct op *op);
+/* tunnel/calls.c */
+void op_port_open(struct op *op);
+void op_port_close(struct op *op);
+void op_port_list(struct op *op);
 /* health.c */
 void op_health(struct op *op);
 /* modal/router.c */

@@ -15,6 +15,7 @@
 #include "node/monitor_link.h"
 #include "node/ops.h"
 #include "node/query.h"
+#include "node/tunnel/tunnel.h"
 
 #define DESTROY_MS 60000
 #define LIMITS_MS 20000
@@ -247,6 +248,7 @@ static void on_destroyed(void *arg, const struct err *e, const uint8_t *payload,
         return;
     }
     monitor_forget(op->node->monitors, rq->sandbox_id);
+    (void)tunnel_close(op->node, rq->sandbox_id, 0);
     defaults_remove(op->node->defaults, rq->sandbox_id);
     op_reply_empty(op);
 }

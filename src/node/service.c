@@ -29,6 +29,9 @@
     ONE(ExecResize, exec_resize_request, op_exec_resize)                                \
     ONE(ExecKill, exec_kill_request, op_exec_kill)                                      \
     ONE(ExecForget, exec_ref, op_exec_forget)                                           \
+    ONE(PortOpen, port_request, op_port_open)                                           \
+    ONE(PortClose, port_request, op_port_close)                                         \
+    ONE(PortList, port_request, op_port_list)                                           \
     STREAM(ImageImport, image_import_request, op_image_message, op_image_end)           \
     ONE(ImagePull, image_pull_request, op_image_pull)                                   \
     ONE(LayerDelete, layer_ref, op_layer_delete)                                        \

@@ -57,6 +57,7 @@ static void try_monitor(const uint8_t *data, size_t size)
     TRY(mon_exec);
     TRY(mon_ref);
     TRY(mon_read);
+    TRY(mon_dial);
     TRY(mon_read_r);
     TRY(mon_stdin);
     TRY(mon_stdin_r);

@@ -133,6 +133,8 @@ class Daemon:
         self.config = self.home / "quicksand.conf"
         self.port = free_port()
         self.router_port = free_port()
+        first = random.randrange(10000, 29000, 24)      # below the ports that clients are given
+        self.tunnel_ports = (first, first + 23)
         self.url = f"http://127.0.0.1:{self.port}"
         self.cgroup = group_name(self.home)
         settings = {
@@ -141,6 +143,7 @@ class Daemon:
             "lib_dir": self.lib_dir,
             "listen": f"127.0.0.1:{self.port}",
             "router_listen": f"127.0.0.1:{self.router_port}",
+            "tunnel_listen": f"127.0.0.1:{self.tunnel_ports[0]}-{self.tunnel_ports[1]}",
             "cgroup_name": self.cgroup,
             "id_base_range": random.randrange(200, 12000),
             "trees_bytes": 16 << 30,

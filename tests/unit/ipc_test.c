@@ -70,6 +70,7 @@ CODEC(mon_stdin, "e1", "", 8, true, BYTES, 4)
 CODEC(mon_stdin_r, 12, true)
 CODEC(mon_wait, "e1", "", 5)
 CODEC(mon_list, 5)
+CODEC(mon_dial, "", 8080)
 CODEC(mon_signal, "e1", "", 15, INIT_SIG_ALL)
 CODEC(mon_resize, "e1", "", 24, 80)
 CODEC(mon_kill, "e1", "", END_KILLED)
@@ -93,7 +94,7 @@ static const struct codec {
     ROW(keeper_destroy), ROW(keeper_limits), ROW(keeper_layer), ROW(keeper_stats),
     ROW(keeper_configure), ROW(mon_exec), ROW(mon_ref), ROW(mon_read), ROW(mon_read_r),
     ROW(mon_stdin), ROW(mon_stdin_r), ROW(mon_wait), ROW(mon_list), ROW(mon_signal),
-    ROW(mon_resize), ROW(mon_kill), ROW(mon_terminate), ROW(mon_status), ROW(mon_update),
+    ROW(mon_resize), ROW(mon_kill), ROW(mon_terminate), ROW(mon_status), ROW(mon_update), ROW(mon_dial),
     ROW(mon_error), ROW(exec_record), ROW(sandbox_record),
 #undef ROW
 };

@@ -135,8 +135,6 @@ static int check_network(struct mcall *c, const M(Sandbox) *d, struct err *e)
         return refuse(e, "outbound_policy", "sandboxes have no outbound network yet");
     if (check_cidrs(d->inbound_cidr_allowlist, d->n_inbound_cidr_allowlist, e) < 0)
         return -1;
-    if (d->open_ports_oneof_case == MODAL__CLIENT__SANDBOX__OPEN_PORTS_ONEOF_OPEN_PORTS && d->open_ports->n_ports > 0)
-        m_warn(c, "ports have no tunnels yet: nothing outside the sandbox can connect to them");
     if (n == NULL || n->network_access_type == MODAL__CLIENT__NETWORK_ACCESS__NETWORK_ACCESS_TYPE__BLOCKED)
         return 0;
     if (check_cidrs(n->allowed_cidrs, n->n_allowed_cidrs, e) < 0)
@@ -313,6 +311,24 @@ static int read_times(const M(Sandbox) *d, struct sandbox_spec *s, struct err *e
     return 0;
 }
 
+static void read_ports(const M(Sandbox) *d, struct sandbox_def *out)
+{
+    const M(PortSpecs) *ports = d->open_ports_oneof_case == MODAL__CLIENT__SANDBOX__OPEN_PORTS_ONEOF_OPEN_PORTS ? d->open_ports : NULL;
+
+    out->ports = json_array();
+    for (size_t i = 0; ports != NULL && i < ports->n_ports; i++) {
+        const M(PortSpec) *p = ports->ports[i];
+        (void)json_array_append_new(out->ports,
+                                    json_pack("{s:I, s:b, s:b}", "port", (json_int_t)p->port, "h2",
+                                              p->tunnel_type == MODAL__CLIENT__TUNNEL_TYPE__TUNNEL_TYPE_H2, "raw", p->unencrypted != 0));
+    }
+    /* An empty list is none on the wire: everybody may connect. */
+    if (d->n_inbound_cidr_allowlist > 0)
+        out->inbound_allow = json_array();
+    for (size_t i = 0; i < d->n_inbound_cidr_allowlist; i++)
+        (void)json_array_append_new(out->inbound_allow, json_string(d->inbound_cidr_allowlist[i]));
+}
+
 static int check_options(struct mcall *c, const M(Sandbox) *d, struct err *e)
 {
     return check_hardware(c, d->resources, e) < 0 || check_mounts(d, e) < 0 || check_identity(d, e) < 0
@@ -341,6 +357,9 @@ int sandbox_def_read(struct mcall *c, const M(Sandbox) *d, const struct def_env 
         || read_probe(d->readiness_probe, ret, e) < 0 || read_env(c, d, env, ret->env, e) < 0)
         return -1;
     read_pty(d->pty_info, ret);
+    read_ports(d, ret);
+    s->ports = ret->ports;
+    s->inbound_allow = ret->inbound_allow;
     if (ret->command == NULL)
         s->tty = false;                 /* there is no program that a terminal could belong to */
     s->image = d->image_id;
@@ -361,5 +380,7 @@ void sandbox_def_done(struct sandbox_def *d)
     json_decref(d->env);
     json_decref(d->tags);
     json_decref(d->probe);
+    json_decref(d->ports);
+    json_decref(d->inbound_allow);
     json_decref(d->dialect);
 }

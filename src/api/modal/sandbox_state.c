@@ -393,19 +393,6 @@ void rpc_sandbox_list(struct mcall *c)
 
 /* --- what does not exist yet --------------------------------------------------------------------------------------- */
 
-void rpc_sandbox_get_tunnels(struct mcall *c)
-{
-    const char *text = REQ(c, SandboxGetTunnelsRequest)->sandbox_id;
-    auto_sandbox_row row = {0};
-    char id[ID_SIZE];
-    struct err e;
-
-    if (view_id(c, text, id, NULL, &e) < 0 || view_row(c, id, &row, &e) < 0)
-        m_fail(c, &e);
-    else
-        m_refuse(c, GRPC_FAILED_PRECONDITION, "Sandbox %s has no tunnels: this server does not have them yet", text);
-}
-
 void rpc_sandbox_get_exit_snapshot(struct mcall *c)
 {
     const char *text = REQ(c, SandboxGetExitSnapshotRequest)->sandbox_id;

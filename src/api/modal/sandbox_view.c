@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "core/ports.h"
 #include "ipc/record.h"
 
 #define ACCESS_S (12 * 3600)
@@ -110,19 +111,9 @@ int view_row(struct mcall *c, const char *id, struct sandbox_row *ret, struct er
 
 char *view_router_url(const char *authority, const char *host, int port)
 {
-    size_t n;
+    auto_free char *own = authority_host(authority);
 
-    if (host[0] != '\0')
-        return mem_printf("https://%s:%d", host, port);
-    if (authority[0] == '[') {                          /* an IPv6 literal keeps its brackets */
-        const char *end = strchr(authority, ']');
-        n = end != NULL ? (size_t)(end - authority) + 1 : 0;
-    } else {
-        n = strcspn(authority, ":");
-    }
-    if (n == 0)
-        return mem_printf("https://127.0.0.1:%d", port);
-    return mem_printf("https://%.*s:%d", (int)n, authority, port);
+    return mem_printf("https://%s:%d", host[0] != '\0' ? host : own, port);
 }
 
 int view_access(struct mcall *c, const char *id, enum modal_generation g, char **ret_url, char **ret_jwt, struct err *e)

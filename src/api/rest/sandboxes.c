@@ -12,6 +12,7 @@
 #include "api/rest/handlers.h"
 #include "api/rest/limit_fields.h"
 #include "api/rest/list.h"
+#include "api/rest/ports.h"
 #include "api/rest/sandbox_json.h"
 #include "base/image_ref.h"
 #include "base/mem.h"
@@ -120,8 +121,15 @@ static void create(struct call *c)
         .grace_ms = (uint32_t)MS(call_number(c, "grace_s", LIMIT_GRACE_DEFAULT)),
         .retain_ms = (uint64_t)MS(call_number(c, "retain_s", LIMIT_RETAIN_DEFAULT)),
         .stdin_open = call_bool(c, "stdin", false),
+        .inbound_allow = member(c, "inbound_allow"),
     };
     limits_read(c, &spec.limits);
+    auto_json *ports = ports_of_body(c->body, &e);
+    if (ports == NULL) {
+        call_fail(c, &e);
+        return;
+    }
+    spec.ports = ports;
     read_tty(c, &spec);
     if (command == NULL && (spec.stdin_open || spec.tty)) {
         err_param(&e, ERR_INVALID, spec.tty ? "tty" : "stdin", "%s needs a command",
@@ -496,6 +504,9 @@ static const struct field create_body[] = {
     {"tags", FIELD_STRING_MAP, 0, 0, 0, NULL, "at most 64"},
     {"stdin", FIELD_BOOL, 0, 0, 0, NULL, "keep the entry point's stdin open"},
     {"tty", FIELD_TTY, 0, 0, 0, NULL, "give the entry point a terminal"},
+    {"ports", FIELD_JSON, 0, 0, 0, NULL, "ports to open to the outside: numbers, or {port, kind: tls|h2|raw}"},
+    {"inbound_allow", FIELD_STRINGS, FIELD_NULLABLE, 0, LIMIT_PORT_ALLOW, NULL,
+     "prefixes whose addresses alone may connect to them; null = all"},
 };
 static const struct field wait_query[] = {
     {"wait", FIELD_ENUM, 0, 0, 0, "exit", "answer when it has ended"},

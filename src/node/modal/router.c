@@ -14,6 +14,7 @@
 #include "http/grpc.h"
 #include "net/tls.h"
 #include "node/call.h"
+#include "node/certificate.h"
 #include "node/ops.h"
 
 #define SERVICE "/modal.task_command_router.TaskCommandRouter/"
@@ -160,24 +161,12 @@ void op_attend(struct op *op)
 
 /* --- the listener ---------------------------------------------------------------------------- */
 
-/* The API's certificate if we may read it, so that clients need to trust one alone; else one of our own. */
 static int use_tls(struct node *n, struct err *e)
 {
-    const struct conf *c = &n->conf;
     char cert[512], key[512];
-    bool is_made = false;
 
-    if (c->tls_cert[0] != '\0' && access(c->tls_key, R_OK) == 0)
-        return http_server_tls(n->router_server, c->tls_cert, c->tls_key, e);
-    if (c->tls_cert[0] != '\0')
-        log_warn("router-tls", "key=%s error=\"%s\"", c->tls_key,
-                 "not readable by the node: the router has a certificate signed by itself");
-    (void)snprintf(cert, sizeof cert, "%s/node/tls.crt", c->data_dir);
-    (void)snprintf(key, sizeof key, "%s/node/tls.key", c->data_dir);
-    if (net_tls_self_signed(cert, key, &is_made, e) < 0)
+    if (certificate_files(n, cert, key, sizeof cert, e) < 0)
         return -1;
-    if (is_made)
-        log_info("router-tls", "certificate=%s signed by itself", cert);
     return http_server_tls(n->router_server, cert, key, e);
 }
 

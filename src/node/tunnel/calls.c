@@ -1,0 +1,85 @@
+/*
+ * calls.c - what control asks about tunnels
+ */
+#include "base/mem.h"
+#include "node/call.h"
+#include "node/ops.h"
+#include "node/tunnel/tunnel.h"
+
+static void fill(const struct tunnel *t, Quicksand__Node__Tunnel *ret)
+{
+    quicksand__node__tunnel__init(ret);
+    ret->has_port = ret->has_h2 = ret->has_tls_port = ret->has_raw_port = true;
+    ret->port = t->port;
+    ret->h2 = t->h2;
+    ret->tls_port = t->tls_port->number;
+    ret->raw_port = t->raw_port != NULL ? t->raw_port->number : 0;
+}
+
+void op_port_open(struct op *op)
+{
+    const Quicksand__Node__PortRequest *rq = (Quicksand__Node__PortRequest *)op->rq;
+    const struct tunnel *t;
+    Quicksand__Node__Tunnel m;
+    struct err e;
+
+    if (call_sandbox(rq->sandbox_id, &e) < 0) {
+        op_fail(op, &e);
+        return;
+    }
+    if (rq->port == NULL) {
+        (void)err_param(&e, ERR_INVALID, "port", "no port given");
+        op_fail(op, &e);
+        return;
+    }
+    if (tunnel_open(op->node, rq->sandbox_id, rq->port, &t, &e) < 0) {
+        op_fail(op, &e);
+        return;
+    }
+    fill(t, &m);
+    op_reply(op, &m.base);
+}
+
+void op_port_close(struct op *op)
+{
+    const Quicksand__Node__PortRequest *rq = (Quicksand__Node__PortRequest *)op->rq;
+    struct err e;
+
+    if (call_sandbox(rq->sandbox_id, &e) < 0) {
+        op_fail(op, &e);
+        return;
+    }
+    uint32_t port = rq->port != NULL ? rq->port->port : 0;
+    if (port < 1 || port > 65535 || tunnel_close(op->node, rq->sandbox_id, (uint16_t)port) == 0) {
+        (void)err_param(&e, ERR_NOT_FOUND, "port", "port %u is not open", port);
+        op_fail(op, &e);
+        return;
+    }
+    op_reply_empty(op);
+}
+
+void op_port_list(struct op *op)
+{
+    const Quicksand__Node__PortRequest *rq = (Quicksand__Node__PortRequest *)op->rq;
+    Quicksand__Node__PortListResponse rs = QUICKSAND__NODE__PORT_LIST_RESPONSE__INIT;
+    const struct tunnel *t = NULL;
+    struct err e;
+    size_t n = 0;
+
+    if (call_sandbox(rq->sandbox_id, &e) < 0) {
+        op_fail(op, &e);
+        return;
+    }
+    while ((t = tunnel_next(op->node, rq->sandbox_id, t)) != NULL)
+        n++;
+    auto_free Quicksand__Node__Tunnel *items = mem_array(n + 1, sizeof *items);
+    auto_free Quicksand__Node__Tunnel **list = mem_array(n + 1, sizeof *list);
+    for (size_t i = 0; i < n; i++) {
+        t = tunnel_next(op->node, rq->sandbox_id, t);
+        fill(t, &items[i]);
+        list[i] = &items[i];
+    }
+    rs.tunnels = list;
+    rs.n_tunnels = n;
+    op_reply(op, &rs.base);
+}

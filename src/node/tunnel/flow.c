@@ -1,0 +1,228 @@
+/*
+ * flow.c - one connection through a tunnel
+ *
+ * The monitor dials first; then bytes go both ways until both directions have ended. Whoever is slow slows the other
+ * side down, not us. A side that fails ends the other without the politeness of an orderly end, so that nobody takes a
+ * part for the whole.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "net/conn.h"
+#include "node/monitor_link.h"
+#include "node/tunnel/tunnel.h"
+#include "sys/fd.h"
+
+#define DIAL_MS 10000
+#define HIGH (256 * 1024)
+#define LOW (64 * 1024)
+#define REFUSAL_MS 5000         /* for the first words of a client to whom nobody listens */
+
+enum { CLIENT, INSIDE };
+
+struct flow {
+    struct tunnel *tunnel;
+    struct flow **link, *next;          /* of the tunnel's */
+    struct monitor_req *dialing;
+    int client_fd;                      /* until the dial is answered */
+    struct net_tls *tls;                /* NULL: a plain tunnel */
+    struct net_conn *side[2];
+    bool has_ended[2];                  /* it sends no more */
+    bool is_refused;
+    struct loop_timer *timer;
+};
+
+static void flow_free(struct flow *f)
+{
+    if (f->dialing != NULL)
+        monitor_cancel(f->dialing);
+    net_conn_free(f->side[CLIENT]);
+    net_conn_free(f->side[INSIDE]);
+    fd_close(&f->client_fd);
+    loop_timer_free(f->timer);
+    *f->link = f->next;
+    if (f->next != NULL)
+        f->next->link = f->link;
+    free(f);
+}
+
+void flows_cut(struct tunnel *t)
+{
+    while (t->flows != NULL)
+        flow_free(t->flows);
+}
+
+static int side_of(const struct flow *f, const struct net_conn *c)
+{
+    return c == f->side[CLIENT] ? CLIENT : INSIDE;
+}
+
+/* --- bytes ----------------------------------------------------------------------------------- */
+
+static void on_read(struct net_conn *c, const uint8_t *p, size_t n, void *ctx)
+{
+    struct flow *f = ctx;
+    int from = side_of(f, c);
+    struct net_conn *to = f->side[1 - from];
+
+    /* Who speaks plainly where TLS is asked for gets no further. */
+    if (from == CLIENT && f->tls != NULL && !net_conn_is_tls(c)) {
+        flow_free(f);
+        return;
+    }
+    net_conn_write(to, p, n);
+    if (net_conn_queued(to) > HIGH)
+        net_conn_pause(c, true);
+}
+
+static void on_sent(struct net_conn *c, void *ctx)
+{
+    struct flow *f = ctx;
+    int to = side_of(f, c);
+
+    if (net_conn_has_ended_output(f->side[CLIENT]) && net_conn_has_ended_output(f->side[INSIDE])) {
+        flow_free(f);
+        return;
+    }
+    if (!f->has_ended[1 - to] && net_conn_queued(c) < LOW)
+        net_conn_pause(f->side[1 - to], false);
+}
+
+static void on_end(struct net_conn *c, int sys_errno, void *ctx)
+{
+    struct flow *f = ctx;
+    int from = side_of(f, c);
+
+    if (sys_errno != 0) {
+        flow_free(f);
+        return;
+    }
+    f->has_ended[from] = true;
+    net_conn_end_output(f->side[1 - from]);
+}
+
+static const struct net_conn_ops relay = {.on_read = on_read, .on_sent = on_sent, .on_end = on_end};
+
+/* --- nobody listens -------------------------------------------------------------------------- */
+
+static bool looks_like_http(const uint8_t *p, size_t n)
+{
+    static const char *const methods[] = {"GET ", "POST ", "PUT ", "HEAD ", "DELETE ", "OPTIONS ", "PATCH "};
+
+    for (size_t i = 0; i < array_len(methods); i++)
+        if (n >= strlen(methods[i]) && memcmp(p, methods[i], strlen(methods[i])) == 0)
+            return true;
+    return false;
+}
+
+static void on_refused_read(struct net_conn *c, const uint8_t *p, size_t n, void *ctx)
+{
+    struct flow *f = ctx;
+    char head[256], body[128];
+
+    if ((f->tls != NULL && !net_conn_is_tls(c)) || !looks_like_http(p, n)) {
+        flow_free(f);
+        return;
+    }
+    if (f->is_refused)
+        return;                 /* the rest of the request */
+    f->is_refused = true;
+    int len = snprintf(body, sizeof body, "nothing listens on port %u of the sandbox\n", f->tunnel->port);
+    (void)snprintf(head, sizeof head,
+                   "HTTP/1.1 502 Bad Gateway\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n", len);
+    net_conn_write(c, head, strlen(head));
+    net_conn_write(c, body, (size_t)len);
+    net_conn_finish(c);
+}
+
+static void on_refused_end(struct net_conn *c, int sys_errno, void *ctx)
+{
+    flow_free(ctx);
+}
+
+static void on_timer(void *arg)
+{
+    flow_free(arg);
+}
+
+/* A browser is told what is wrong; others see their connection end. */
+static void refuse(struct flow *f)
+{
+    static const struct net_conn_ops ops = {.on_read = on_refused_read, .on_end = on_refused_end};
+
+    f->side[CLIENT] = net_conn_new(f->tunnel->node->loop, take_fd(&f->client_fd), f->tls, &ops, f);
+    f->timer = loop_timer_new(f->tunnel->node->loop, on_timer, f);
+    loop_timer_set(f->timer, REFUSAL_MS);
+}
+
+/* --- the dial -------------------------------------------------------------------------------- */
+
+/* What the monitor sent must be what it says; the descriptor is a copy of ours then, or -1. */
+static int take_socket(const struct chan_msg *m)
+{
+    int domain = 0, type = 0;
+    socklen_t len = sizeof domain;
+
+    if (m->type != MON_DIAL_R || m->nfds != 1 || getsockopt(m->fds[0], SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0 ||
+        getsockopt(m->fds[0], SOL_SOCKET, SO_TYPE, &type, &len) < 0 || type != SOCK_STREAM ||
+        (domain != AF_INET && domain != AF_INET6))
+        return -1;
+    return fcntl(m->fds[0], F_DUPFD_CLOEXEC, 3);
+}
+
+static void on_dialed(void *arg, enum monitor_result res, const struct chan_msg *m, const struct err *e)
+{
+    struct flow *f = arg;
+    struct loop *loop = f->tunnel->node->loop;
+
+    f->dialing = NULL;
+    if (res == MONITOR_ERROR && e->code == ERR_UNAVAILABLE) {
+        refuse(f);
+        return;
+    }
+    int fd = res == MONITOR_REPLY ? take_socket(m) : -1;
+    if (fd < 0 || fd_set_nonblock(fd, true) < 0) {
+        log_info("tunnel.dial", "sandbox=%s port=%u cause=\"%s\"", f->tunnel->sandbox, f->tunnel->port,
+                 e != NULL ? e->message : "the sandbox has ended");
+        fd_close(&fd);
+        flow_free(f);
+        return;
+    }
+    net_socket_tune(fd);
+    f->side[INSIDE] = net_conn_new(loop, fd, NULL, &relay, f);
+    f->side[CLIENT] = net_conn_new(loop, take_fd(&f->client_fd), f->tls, &relay, f);
+    net_conn_set_patient(f->side[INSIDE]);
+    net_conn_set_patient(f->side[CLIENT]);
+}
+
+void flow_start(struct tunnel *t, int fd, struct net_tls *tls)
+{
+    struct mon_dial m = {.port = t->port};
+    uint8_t space[128];
+    size_t count = 0;
+
+    for (const struct flow *f = t->flows; f != NULL; f = f->next)
+        count++;
+    if (count >= LIMIT_TUNNEL_FLOWS) {
+        (void)close(fd);
+        return;
+    }
+    struct flow *f = mem_zalloc(sizeof *f);
+    f->tunnel = t;
+    f->client_fd = fd;
+    f->tls = tls;
+    f->next = t->flows;
+    f->link = &t->flows;
+    if (f->next != NULL)
+        f->next->link = &f->next;
+    t->flows = f;
+    f->dialing = monitor_call(t->node->monitors, t->sandbox, MON_DIAL, space, mon_dial_encode(&m, space, sizeof space), DIAL_MS,
+                              on_dialed, f);
+}

@@ -1,0 +1,51 @@
+/*
+ * tunnel.h - ways from outside to servers inside sandboxes
+ *
+ * A tunnel leads from a port of this machine to a port of one sandbox: with TLS that ends here, and, if asked for, from a
+ * second port without. The bytes are not looked at. The monitor dials inside, so a sandbox without network has tunnels too.
+ *
+ * Tunnels are kept in data_dir/node/.tunnels and come back with their ports after a restart of the node. They end with
+ * their sandbox, and with them every connection through them.
+ */
+#ifndef QS_NODE_TUNNEL_TUNNEL_H
+#define QS_NODE_TUNNEL_TUNNEL_H
+
+#include "base/address.h"
+#include "base/ids.h"
+#include "node/node.h"
+#include "node/tunnel/range.h"
+
+struct flow;
+struct net_tls;
+
+struct tunnel {
+    struct node *node;
+    struct tunnel *next;
+    char sandbox[ID_SIZE];
+    uint16_t port;              /* inside */
+    bool h2;                    /* TLS agrees on HTTP/2, else on HTTP/1.1 */
+    bool raw;                   /* has the second port too */
+    bool is_open;               /* to every address; else to those of `allowed` */
+    size_t nallowed;
+    struct cidr *allowed;       /* owned */
+    struct range_port *tls_port, *raw_port;     /* raw_port: NULL without `raw` */
+    struct flow *flows;
+};
+
+struct tunnels;
+
+/* Ports of conf.tunnel_listen and the tunnels of the last run. Before the filter is installed. */
+int tunnels_new(struct node *n, struct err *e);
+void tunnels_free(struct node *n);
+
+/* The same tunnel again changes nothing; another kind or list of addresses under that port is ERR_CONFLICT. */
+int tunnel_open(struct node *n, const char *sandbox, const Quicksand__Node__Port *p, const struct tunnel **ret, struct err *e);
+/* Port 0: all of the sandbox. How many there were. */
+size_t tunnel_close(struct node *n, const char *sandbox, uint16_t port);
+const struct tunnel *tunnel_next(const struct node *n, const char *sandbox, const struct tunnel *after);
+
+/* flow.c: one connection, whose descriptor it takes. */
+void flow_start(struct tunnel *t, int fd, struct net_tls *tls);
+void flows_cut(struct tunnel *t);
+
+#endif

@@ -1,0 +1,394 @@
+/*
+ * tunnels.c - which tunnels there are
+ */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "ipc/record.h"
+#include "json/json.h"
+#include "net/tls.h"
+#include "node/certificate.h"
+#include "node/monitor_link.h"
+#include "node/query.h"
+#include "node/tunnel/tunnel.h"
+#include "sys/fd.h"
+
+#define FILE_NAME ".tunnels"
+#define FILE_MAX (4 * 1024 * 1024)
+/* Whose sandbox has ended is found out, and a sandbox with open connections kept from being idle, this often. */
+#define SWEEP_MS 1000
+
+struct tunnels {
+    struct range range;
+    struct tunnel *first;
+    struct net_tls *tls1, *tls2;        /* for HTTP/1.1, for HTTP/2 */
+    struct loop_timer *sweep;
+    struct query *ask;                  /* about the sandbox of the sweep */
+    char asked[ID_SIZE];
+};
+
+/* --- who may connect ------------------------------------------------------------------------- */
+
+static bool peer_address(const struct sockaddr *sa, struct address *ret)
+{
+    char text[INET6_ADDRSTRLEN];
+    const void *at = sa->sa_family == AF_INET    ? (const void *)&((const struct sockaddr_in *)sa)->sin_addr
+                     : sa->sa_family == AF_INET6 ? (const void *)&((const struct sockaddr_in6 *)sa)->sin6_addr
+                                                 : NULL;
+
+    return at != NULL && inet_ntop(sa->sa_family, at, text, sizeof text) != NULL && address_parse(text, ret);
+}
+
+static bool may_connect(const struct tunnel *t, const struct sockaddr *peer)
+{
+    struct address a;
+
+    if (t->is_open)
+        return true;
+    if (!peer_address(peer, &a))
+        return false;
+    for (size_t i = 0; i < t->nallowed; i++)
+        if (cidr_has(&t->allowed[i], &a))
+            return true;
+    return false;
+}
+
+static void accepted(struct tunnel *t, int fd, const struct sockaddr *peer, struct net_tls *tls)
+{
+    const struct linger reset = {.l_onoff = 1};
+
+    if (may_connect(t, peer)) {
+        flow_start(t, fd, tls);
+        return;
+    }
+    log_info("tunnel.refused", "sandbox=%s port=%u cause=\"address is not allowed\"", t->sandbox, t->port);
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    (void)close(fd);
+}
+
+static void on_tls_accepted(int fd, const struct sockaddr *peer, void *arg)
+{
+    struct tunnel *t = arg;
+
+    accepted(t, fd, peer, t->h2 ? t->node->tunnels->tls2 : t->node->tunnels->tls1);
+}
+
+static void on_raw_accepted(int fd, const struct sockaddr *peer, void *arg)
+{
+    accepted(arg, fd, peer, NULL);
+}
+
+/* --- opening and closing --------------------------------------------------------------------- */
+
+static void tunnel_free(struct tunnel *t)
+{
+    flows_cut(t);
+    range_give(t->tls_port);
+    range_give(t->raw_port);
+    free(t->allowed);
+    free(t);
+}
+
+static struct tunnel *find(const struct node *n, const char *sandbox, uint16_t port)
+{
+    for (struct tunnel *t = n->tunnels->first; t != NULL; t = t->next)
+        if (t->port == port && strcmp(t->sandbox, sandbox) == 0)
+            return t;
+    return NULL;
+}
+
+static int read_allowed(struct tunnel *t, const Quicksand__Node__Port *p, struct err *e)
+{
+    t->is_open = !p->restricted;
+    t->nallowed = p->n_allowed;
+    t->allowed = mem_array(p->n_allowed + 1, sizeof *t->allowed);
+    for (size_t i = 0; i < p->n_allowed; i++) {
+        const char *why = cidr_parse(p->allowed[i], &t->allowed[i]);
+        if (why != NULL)
+            return err_param(e, ERR_INVALID, "inbound_allow", "'%.60s': %s", p->allowed[i], why);
+    }
+    return 0;
+}
+
+static bool is_same(const struct tunnel *a, const struct tunnel *b)
+{
+    return a->h2 == b->h2 && a->raw == b->raw && a->is_open == b->is_open && a->nallowed == b->nallowed &&
+           memcmp(a->allowed, b->allowed, a->nallowed * sizeof *a->allowed) == 0;
+}
+
+/* The ports may be those of the last run, or 0. */
+static int take_ports(struct tunnel *t, uint16_t tls_port, uint16_t raw_port, struct err *e)
+{
+    struct tunnels *all = t->node->tunnels;
+
+    t->tls_port = range_take(&all->range, tls_port, t->node->loop, on_tls_accepted, t, e);
+    if (t->tls_port == NULL)
+        return -1;
+    if (!t->raw)
+        return 0;
+    t->raw_port = range_take(&all->range, raw_port, t->node->loop, on_raw_accepted, t, e);
+    return t->raw_port != NULL ? 0 : -1;
+}
+
+/* `t` is whole but for its ports; it is consumed. */
+static struct tunnel *add(struct tunnel *t, uint16_t tls_port, uint16_t raw_port, struct err *e)
+{
+    struct tunnels *all = t->node->tunnels;
+    struct tunnel **at = &all->first;
+
+    if (take_ports(t, tls_port, raw_port, e) < 0) {
+        tunnel_free(t);
+        return NULL;
+    }
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = t;
+    loop_timer_set(all->sweep, SWEEP_MS);
+    return t;
+}
+
+static int save(struct node *n, struct err *e);
+
+int tunnel_open(struct node *n, const char *sandbox, const Quicksand__Node__Port *p, const struct tunnel **ret, struct err *e)
+{
+    if (n->tunnels->range.n == 0)
+        return err_set(e, ERR_UNSUPPORTED, "this node has no ports for tunnels: tunnel_listen is empty or all of it is taken");
+    if (p->port < 1 || p->port > 65535)
+        return err_param(e, ERR_INVALID, "port", "port %u is not from 1 to 65535", p->port);
+    struct tunnel *t = mem_zalloc(sizeof *t);
+    t->node = n;
+    (void)snprintf(t->sandbox, sizeof t->sandbox, "%s", sandbox);
+    t->port = (uint16_t)p->port;
+    t->h2 = p->h2;
+    t->raw = p->raw;
+    struct tunnel *old = find(n, sandbox, t->port);
+    if (read_allowed(t, p, e) < 0) {
+        tunnel_free(t);
+        return -1;
+    }
+    if (old != NULL) {
+        bool same = is_same(old, t);
+        tunnel_free(t);
+        if (!same)
+            return err_param(e, ERR_CONFLICT, "port", "port %u is open already, in another way", p->port);
+        *ret = old;
+        return 0;
+    }
+    t = add(t, 0, 0, e);
+    if (t == NULL)
+        return -1;
+    if (save(n, e) < 0) {
+        (void)tunnel_close(n, sandbox, (uint16_t)p->port);
+        return -1;
+    }
+    *ret = t;
+    return 0;
+}
+
+size_t tunnel_close(struct node *n, const char *sandbox, uint16_t port)
+{
+    struct err e;
+    size_t closed = 0;
+
+    for (struct tunnel **at = &n->tunnels->first; *at != NULL;) {
+        struct tunnel *t = *at;
+        if (strcmp(t->sandbox, sandbox) != 0 || (port != 0 && t->port != port)) {
+            at = &t->next;
+            continue;
+        }
+        *at = t->next;
+        tunnel_free(t);
+        closed++;
+    }
+    /* If it stays in the file, the next run finds that its sandbox is gone. */
+    if (closed > 0 && save(n, &e) < 0)
+        log_warn("tunnel.save", "cause=\"%s\"", e.message);
+    return closed;
+}
+
+const struct tunnel *tunnel_next(const struct node *n, const char *sandbox, const struct tunnel *after)
+{
+    const struct tunnel *t = after != NULL ? after->next : n->tunnels->first;
+
+    while (t != NULL && strcmp(t->sandbox, sandbox) != 0)
+        t = t->next;
+    return t;
+}
+
+/* --- on disk --------------------------------------------------------------------------------- */
+
+static json_t *to_json(const struct tunnel *t)
+{
+    char text[ADDRESS_TEXT + 8];
+    json_t *o = json_pack("{s:s, s:i, s:b, s:b, s:i, s:i}", "sandbox", t->sandbox, "port", (int)t->port, "h2", t->h2, "raw", t->raw,
+                          "tls_port", (int)t->tls_port->number, "raw_port", t->raw_port != NULL ? (int)t->raw_port->number : 0);
+    if (t->is_open)
+        return o;
+    json_t *list = json_array();
+    for (size_t i = 0; i < t->nallowed; i++) {
+        (void)cidr_text(&t->allowed[i], text, sizeof text);
+        json_array_append_new(list, json_string(text));
+    }
+    json_object_set_new(o, "allowed", list);
+    return o;
+}
+
+static int save(struct node *n, struct err *e)
+{
+    auto_json *all = json_array();
+
+    for (const struct tunnel *t = n->tunnels->first; t != NULL; t = t->next)
+        json_array_append_new(all, to_json(t));
+    auto_free char *text = js_text(all, false);
+    int r = fd_replace_file(n->state_fd, FILE_NAME, text, strlen(text), 0600, false);
+    return r < 0 ? err_sys(e, -r, "keep the list of tunnels") : 0;
+}
+
+static void restore_one(struct node *n, const json_t *o)
+{
+    const json_t *list = json_object_get(o, "allowed"), *item;
+    const char *sandbox = json_string_value(json_object_get(o, "sandbox"));
+    json_int_t port = json_integer_value(json_object_get(o, "port"));
+    struct tunnel *t;
+    struct err e;
+    size_t i;
+
+    if (sandbox == NULL || !id_is(sandbox, "sb-") || port < 1 || port > 65535)
+        return;
+    t = mem_zalloc(sizeof *t);
+    t->node = n;
+    (void)snprintf(t->sandbox, sizeof t->sandbox, "%s", sandbox);
+    t->port = (uint16_t)port;
+    t->h2 = json_is_true(json_object_get(o, "h2"));
+    t->raw = json_is_true(json_object_get(o, "raw"));
+    t->is_open = list == NULL;
+    t->allowed = mem_array(json_array_size(list) + 1, sizeof *t->allowed);
+    json_array_foreach(list, i, item)
+        if (json_is_string(item) && cidr_parse(json_string_value(item), &t->allowed[t->nallowed]) == NULL)
+            t->nallowed++;
+    if (add(t, (uint16_t)json_integer_value(json_object_get(o, "tls_port")),
+            (uint16_t)json_integer_value(json_object_get(o, "raw_port")), &e) == NULL)
+        log_warn("tunnel.lost", "sandbox=%s port=%d cause=\"%s\"", sandbox, (int)port, e.message);
+}
+
+static void restore(struct node *n)
+{
+    auto_free char *text = mem_alloc(FILE_MAX);
+    auto_close int fd = openat(n->state_fd, FILE_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    const json_t *o;
+    size_t i;
+
+    if (fd < 0)
+        return;                 /* there were none */
+    ssize_t len = fd_read_all(fd, text, FILE_MAX);
+    auto_json *all = len >= 0 ? json_loadb(text, (size_t)len, 0, NULL) : NULL;
+    if (!json_is_array(all))
+        log_warn("tunnel.file", "cause=\"%s cannot be read: its tunnels are lost\"", FILE_NAME);
+    json_array_foreach(all, i, o)
+        restore_one(n, o);
+}
+
+/* --- the sweep ------------------------------------------------------------------------------- */
+
+static void on_touched(void *arg, enum monitor_result res, const struct chan_msg *m, const struct err *e)
+{
+}
+
+static void on_seen(void *arg, const struct sandbox_record *r, const struct err *e)
+{
+    struct node *n = arg;
+    bool is_gone = e != NULL ? e->code == ERR_NOT_FOUND : r->state == SB_ENDED;
+
+    if (is_gone)
+        (void)tunnel_close(n, n->tunnels->asked, 0);
+}
+
+/* The sandbox after the one asked about last, in the order of the list. */
+static const struct tunnel *next_to_ask(const struct tunnels *all)
+{
+    const struct tunnel *t = all->first;
+
+    while (t != NULL && strcmp(t->sandbox, all->asked) != 0)
+        t = t->next;
+    while (t != NULL && strcmp(t->sandbox, all->asked) == 0)
+        t = t->next;
+    return t != NULL ? t : all->first;
+}
+
+static void on_sweep(void *arg)
+{
+    struct node *n = arg;
+    struct tunnels *all = n->tunnels;
+    const struct tunnel *t = next_to_ask(all);
+
+    if (t == NULL)
+        return;                 /* none is left; the next one sets the timer again */
+    if (all->ask == NULL) {
+        (void)snprintf(all->asked, sizeof all->asked, "%s", t->sandbox);
+        query_sandbox_soon(n, &all->ask, all->asked, on_seen, n);
+    }
+    for (t = all->first; t != NULL; t = t->next)
+        if (t->flows != NULL)
+            (void)monitor_call(n->monitors, t->sandbox, MON_TOUCH, NULL, 0, SWEEP_MS * 5, on_touched, NULL);
+    loop_timer_set(all->sweep, SWEEP_MS);
+}
+
+/* --- life ------------------------------------------------------------------------------------ */
+
+static struct net_tls *make_tls(struct node *n, const char *protocol, struct err *e)
+{
+    char cert[512], key[512];
+
+    if (certificate_files(n, cert, key, sizeof cert, e) < 0)
+        return NULL;
+    struct net_tls *t = net_tls_server(cert, key, e);
+    if (t != NULL)
+        net_tls_set_alpn(t, protocol);
+    return t;
+}
+
+int tunnels_new(struct node *n, struct err *e)
+{
+    struct tunnels *all = mem_zalloc(sizeof *all);
+
+    n->tunnels = all;
+    all->sweep = loop_timer_new(n->loop, on_sweep, n);
+    if (range_open(&all->range, n->conf.tunnel_listen, e) < 0)
+        return -1;
+    if (all->range.n == 0)
+        return 0;
+    all->tls1 = make_tls(n, "\x08http/1.1", e);
+    all->tls2 = all->tls1 != NULL ? make_tls(n, "\x02h2", e) : NULL;
+    if (all->tls2 == NULL)
+        return -1;
+    restore(n);
+    return 0;
+}
+
+void tunnels_free(struct node *n)
+{
+    struct tunnels *all = n->tunnels;
+
+    if (all == NULL)
+        return;
+    query_cancel(&all->ask);
+    while (all->first != NULL) {
+        struct tunnel *t = all->first;
+        all->first = t->next;
+        tunnel_free(t);
+    }
+    loop_timer_free(all->sweep);
+    range_close(&all->range);
+    net_tls_free(all->tls1);
+    net_tls_free(all->tls2);
+    free(all);
+    n->tunnels = NULL;
+}
