@@ -1,8 +1,8 @@
 /*
  * dev.c - the /dev tree of a slot
  *
- * Device nodes cannot be made in a user namespace, so the six usual ones are binds of a tree that
- * the keeper made once; the rest is ours, on the staging tmpfs.
+ * Device nodes cannot be made in a user namespace, so the six usual ones are binds of a directory that
+ * the builder of the slot filled; the rest is ours, on the staging tmpfs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@ static const struct {
     {"ptmx", "pts/ptmx"},
 };
 
-/* The shared tree at staging/nodes: a detached clone is moved, anything else is cloned first. */
+/* The directory of nodes at staging/nodes: a detached clone is moved, anything else is cloned first. */
 static int nodes_attach(struct fault *f)
 {
     if (mkdir("nodes", 0755) < 0)

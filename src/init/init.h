@@ -18,12 +18,18 @@
 #include "ipc/init_proto.h"
 
 /* Descriptors at start, placed by whoever executes init. */
-enum { INIT_FD_CHANNEL = 3, INIT_FD_DEVPTS = 4, INIT_FD_DEV = 5, INIT_FD_LAST = INIT_FD_DEV };
+enum {
+    INIT_FD_CHANNEL = 3,
+    INIT_FD_DEVPTS = 4,
+    INIT_FD_DEV = 5,                /* six device nodes of this sandbox */
+    INIT_FD_SYS = 6,                /* the /sys tree that sandboxes share */
+    INIT_FD_LAST = INIT_FD_SYS
+};
 
 /* Execs whose end is not known yet; some beyond the limit, because the monitor counts differently. */
 #define EXEC_SLOTS (LIMIT_EXECS_LIVE + 64)
 
-enum etc_file { ETC_HOSTS, ETC_HOSTNAME, ETC_RESOLV, ETC_MAX };
+enum etc_file { ETC_HOSTS, ETC_HOSTNAME, ETC_RESOLV, ETC_MACHINE_ID, ETC_MAX };
 
 /* The first thing that went wrong. */
 struct fault {
@@ -60,6 +66,15 @@ int dev_build(struct init *in, struct fault *f);
 
 /* proc.c: mounts procfs at staging/proc, masks it, closes nested user namespaces. */
 int proc_build(struct init *in, struct fault *f);
+
+/* sys.c: the /sys tree at staging/sys. */
+int sys_build(struct fault *f);
+
+/* identity.c: writes a random id into a new file: 32 hex digits, or in the form of a UUID. */
+int identity_file(const char *name, bool uuid, struct fault *f);
+
+/* proc.c: binds `from` read-only on `to`. A kernel without `to` needs no mask. */
+int cover(const char *from, const char *to, struct fault *f);
 
 /* setup.c: from SETUP to the sandbox's own root, its filter and its capabilities. */
 int setup_run(struct init *in, const struct init_setup *s, const int *fds, int nfds, struct fault *f);

@@ -14,16 +14,25 @@
 #include "init/kernel.h"
 #include "sys/fd.h"
 
+/*
+ * What tells of the host or of other sandboxes: addresses and keys of the kernel, its command line, its disks,
+ * drivers, interrupts and memory zones, the pressure that others cause.
+ */
 static const char *const masked_files[] = {
-    "proc/interrupts", "proc/kallsyms", "proc/kcore", "proc/key-users", "proc/keys", "proc/kmsg",
-    "proc/latency_stats", "proc/partitions", "proc/sched_debug", "proc/softirqs", "proc/sysrq-trigger",
-    "proc/timer_list", "proc/timer_stats",
+    "proc/bootconfig", "proc/buddyinfo", "proc/cmdline", "proc/config.gz", "proc/consoles", "proc/diskstats",
+    "proc/dma", "proc/interrupts", "proc/iomem", "proc/ioports", "proc/kallsyms", "proc/kcore",
+    "proc/key-users", "proc/keys", "proc/kmsg", "proc/kpagecgroup", "proc/kpagecount", "proc/kpageflags",
+    "proc/latency_stats", "proc/mdstat", "proc/modules", "proc/mtrr", "proc/pagetypeinfo", "proc/partitions",
+    "proc/sched_debug", "proc/schedstat", "proc/slabinfo", "proc/softirqs", "proc/sysrq-trigger",
+    "proc/timer_list", "proc/timer_stats", "proc/vmallocinfo", "proc/vmcore", "proc/zoneinfo",
 };
-static const char *const masked_dirs[] = {"proc/acpi", "proc/asound", "proc/scsi"};
-static const char *const read_only[] = {"proc/bus", "proc/fs", "proc/irq", "proc/sys"};
+static const char *const masked_dirs[] = {
+    "proc/acpi", "proc/asound", "proc/bus", "proc/device-tree", "proc/driver", "proc/dynamic_debug",
+    "proc/fs", "proc/irq", "proc/pressure", "proc/scsi",
+};
+static const char *const read_only[] = {"proc/sys"};
 
-/* Binds `from` read-only on `to`. A kernel without `to` needs no mask. */
-static int cover(const char *from, const char *to, struct fault *f)
+int cover(const char *from, const char *to, struct fault *f)
 {
     if (access(to, F_OK) < 0 && errno == ENOENT)
         return 0;
@@ -62,5 +71,6 @@ int proc_build(struct init *in, struct fault *f)
     for (size_t i = 0; i < sizeof read_only / sizeof read_only[0]; i++)
         if (cover(read_only[i], read_only[i], f) < 0)
             return -1;
-    return 0;
+    /* The id of the boot is the same for all of the host; each sandbox has booted for itself. */
+    return identity_file("boot_id", true, f) < 0 ? -1 : cover("boot_id", "proc/sys/kernel/random/boot_id", f);
 }

@@ -104,7 +104,7 @@ static int tree_move(int root, const char *name, struct fault *f)
  */
 static int etc_bind(struct init *in, int root, struct fault *f)
 {
-    static const char *const names[ETC_MAX] = {"hosts", "hostname", "resolv.conf"};
+    static const char *const names[ETC_MAX] = {"hosts", "hostname", "resolv.conf", "machine-id"};
 
     (void)mkdirat(root, "etc", 0755);           /* there as a rule */
     auto_close int etc = k_openat2(root, "etc", O_PATH | O_DIRECTORY | O_CLOEXEC, 0, IN_ROOT);
@@ -151,7 +151,8 @@ int setup_run(struct init *in, const struct init_setup *s, const int *fds, int n
     auto_close int root = open("r", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return fault_set(f, "root");
-    if (tree_move(root, "proc", f) < 0 || tree_move(root, "dev", f) < 0 || etc_bind(in, root, f) < 0)
+    if (tree_move(root, "proc", f) < 0 || tree_move(root, "dev", f) < 0 || tree_move(root, "sys", f) < 0 ||
+        etc_bind(in, root, f) < 0)
         return -1;
     if (root_enter(root, f) < 0)
         return -1;

@@ -2,7 +2,7 @@
  * slot.c - what can be done before the sandbox is known
  *
  * Called once at start. Afterwards nothing of the host is left in the mount namespace: the root is one
- * small tmpfs ("staging") that holds the finished /dev and /proc trees and the directories that
+ * small tmpfs ("staging") that holds the finished /dev, /proc and /sys trees and the directories that
  * SETUP will mount the layers on.
  */
 #include <errno.h>
@@ -80,7 +80,7 @@ static int staging_mount(struct init *in, struct fault *f)
 
 static int directories_make(struct fault *f)
 {
-    static const char *const names[] = {"proc", "dev", "empty", "etc", "u", "r"};
+    static const char *const names[] = {"proc", "dev", "sys", "empty", "etc", "u", "r"};
     char name[16];
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -98,12 +98,16 @@ static int directories_make(struct fault *f)
 
 static int etc_prepare(struct init *in, struct fault *f)
 {
-    static const char *const names[ETC_MAX] = {"etc/hosts", "etc/hostname", "etc/resolv.conf"};
+    static const char *const names[ETC_MAX] = {"etc/hosts", "etc/hostname", "etc/resolv.conf",
+                                               "etc/machine-id"};
     /* The resolver answers on every address; a short wait keeps programs moving where none runs. */
     static const char resolv[] = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n";
 
+    if (identity_file(names[ETC_MACHINE_ID], false, f) < 0)
+        return -1;
     for (int i = 0; i < ETC_MAX; i++) {
-        auto_close int fd = open(names[i], O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        int flags = i == ETC_MACHINE_ID ? O_RDONLY : O_WRONLY | O_CREAT | O_EXCL;
+        auto_close int fd = open(names[i], flags | O_CLOEXEC, 0644);
         if (fd < 0)
             return fault_set(f, "etc");
         if (i == ETC_RESOLV && fd_write_all(fd, resolv, sizeof resolv - 1) < 0)
@@ -159,7 +163,7 @@ int slot_prepare(struct init *in, struct fault *f)
     if (staging_mount(in, f) < 0 || directories_make(f) < 0)
         return -1;
     /* Before the host goes: a procfs may be mounted only where another one is fully visible. */
-    if (proc_build(in, f) < 0 || dev_build(in, f) < 0 || etc_prepare(in, f) < 0)
+    if (proc_build(in, f) < 0 || sys_build(f) < 0 || dev_build(in, f) < 0 || etc_prepare(in, f) < 0)
         return -1;
     if (host_detach(f) < 0 || descriptors_open(in, f) < 0)
         return -1;

@@ -1,7 +1,8 @@
 /*
  * monitor_start.h - how the keeper starts a monitor: the descriptors it is executed with
  *
- * argv is {"quicksand-monitor"}, the environment is empty. The process runs already as its own uid,
+ * argv is {"quicksand-monitor"}, the environment is empty. The process runs already as its own uid (its real uid is that of
+ * the sandbox's root, which lets it open terminals as that),
  * without capabilities, with no_new_privs, in the sandbox's network namespace and in a cgroup beside
  * the sandbox's. It is the parent of init.
  *
@@ -10,7 +11,7 @@
  *    asks for write access to the cgroup.procs of the common ancestor at CLONE_INTO_CGROUP),
  *  - the run directory of CONFIGURE is owned by it and has the node's group and the setgid bit, so that
  *    monitor.sock and the spool files get that group,
- *  - the devpts is mounted with ptmxmode=0666 and the uid and gid of the sandbox's root.
+ *  - the devpts is mounted with ptmxmode=0666 and the group of terminals.
  */
 #ifndef QS_IPC_MONITOR_START_H
 #define QS_IPC_MONITOR_START_H

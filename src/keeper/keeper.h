@@ -3,7 +3,8 @@
  *
  * main.c      start, stop, the order of things
  * start.c     directories, users, sockets, programs
- * trees.c     the btrfs of writable trees          scaffold.c  the layer and the /dev tree of ours
+ * trees.c     the btrfs of writable trees          scaffold.c  the layer of ours
+ * objects.c   device nodes and the /sys tree
  * filter.c    syscall filters: the keeper's own, and the one of sandboxes
  * spawner.c   a second process that makes every other process, so that this one may do neither
  * roles.c     control, node, egress, image: start, restart, stop
@@ -43,7 +44,7 @@ struct keeper {
     int ledger_fd; /* keeper/ */
     int trees_fd, sandboxes_fd, deltas_fd;
     int scaffold_fd;           /* the current version of the scaffold layer */
-    int dev_fd;                /* the shared /dev tree */
+    int objects_fd;            /* root of the tmpfs of objects.c */
     int init_exe, monitor_exe; /* opened once, so that an upgrade changes nothing half-way */
     int tenant_filter;         /* memfd */
     int null_fd;

@@ -1,5 +1,5 @@
 /*
- * scaffold.c - the read-only layer of ours on top of every image, and the shared /dev tree
+ * scaffold.c - the read-only layer of ours on top of every image
  *
  * The layer is a directory named after a hash of quicksand-init, because it carries a copy of it. A new
  * version is made beside the old one and renamed when complete; sandboxes go on using the one they
@@ -14,8 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -29,7 +27,7 @@
 static const char *const directories[] = {
     "proc", "dev", "sys", "sys/fs", "sys/fs/cgroup", "etc", "__modal", "__modal/.bin",
 };
-static const char *const files[] = {"etc/hosts", "etc/hostname", "etc/resolv.conf"};
+static const char *const files[] = {"etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/machine-id"};
 static const char *const programs[] = {"__modal/.bin/modal-sandbox-fs-tools",
                                        "__modal/.bin/quicksand-init"};
 
@@ -130,32 +128,5 @@ int scaffold_prepare(unsigned sandboxes, struct err *e)
     if (r < 0)
         return err_sys(e, -r, "make scaffold layer %s", name);
     keeper.scaffold_fd = take_fd(&root);
-    return 0;
-}
-
-int scaffold_dev(struct err *e)
-{
-    static const struct {
-        const char *name;
-        unsigned major, minor;
-    } nodes[] = {{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7},
-                 {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0}};
-    struct statvfs fs;
-
-    if (mkdirat(keeper.ledger_fd, "dev", 0755) < 0 && errno != EEXIST)
-        return err_sys(e, errno, "make keeper/dev");
-    keeper.dev_fd = openat(keeper.ledger_fd, "dev", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (keeper.dev_fd < 0 || fstatvfs(keeper.dev_fd, &fs) < 0)
-        return err_sys(e, errno, "open keeper/dev");
-    if ((fs.f_flag & ST_NODEV) != 0)
-        return err_set(e, ERR_UNSUPPORTED, "%s is on a file system mounted nodev, but sandboxes' device nodes live there",
-                       keeper.conf.data_dir);
-    for (size_t i = 0; i < array_len(nodes); i++) {
-        if (mknodat(keeper.dev_fd, nodes[i].name, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) < 0 &&
-            errno != EEXIST)
-            return err_sys(e, errno, "make device node %s", nodes[i].name);
-        if (fchmodat(keeper.dev_fd, nodes[i].name, 0666, 0) < 0)
-            return err_sys(e, errno, "set mode of device node %s", nodes[i].name);
-    }
     return 0;
 }

@@ -9,7 +9,5 @@
 /* Sets keeper.scaffold_fd. Old versions go if `sandboxes` (any that may still mount them) is 0. */
 int scaffold_prepare(unsigned sandboxes, struct err *e);
 
-/* Sets keeper.dev_fd. */
-int scaffold_dev(struct err *e);
 
 #endif

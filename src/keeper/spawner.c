@@ -4,10 +4,14 @@
 #include "keeper/spawner.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -17,6 +21,7 @@
 #include "base/log.h"
 #include "ipc/channel.h"
 #include "keeper/keeper.h"
+#include "keeper/objects.h"
 #include "keeper/role_child.h"
 #include "keeper/roles.h"
 #include "keeper/runtime/pool.h"
@@ -128,6 +133,24 @@ static void reap(void)
         tell(SPAWN_EXITED, &x, sizeof x, NULL, 0);
 }
 
+/*
+ * Mounts that nobody else sees. Its copy of the trees would keep them busy at a clean stop. The data directory is opened again,
+ * because mounts can be cloned only in the namespace that they are in.
+ */
+static int own_mounts(void)
+{
+    char path[sizeof keeper.conf.data_dir + 16];
+
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return -errno;
+    snprintf(path, sizeof path, "%s/trees", keeper.conf.data_dir);
+    if (umount2(path, MNT_DETACH) < 0 && errno != EINVAL)
+        return -errno;
+    fd_close(&keeper.data_fd);
+    keeper.data_fd = open(keeper.conf.data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return keeper.data_fd < 0 ? -errno : objects_attach();
+}
+
 static void serve(void) __attribute__((noreturn));
 
 static void serve(void)
@@ -137,6 +160,11 @@ static void serve(void)
     sigset_t set;
 
     log_init("spawner", LOG_L_INFO);
+    int error = own_mounts();
+    if (error < 0) {
+        log_error("spawner", "cannot have its own mounts: errno=%d", -error);
+        _exit(1);
+    }
     (void)prctl(PR_SET_NAME, "quicksandd-spwn");
     /* Inits whose monitor died come to us and not to the host's init. */
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);

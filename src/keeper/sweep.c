@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "keeper/keeper.h"
+#include "keeper/objects.h"
 #include "keeper/sandbox.h"
 
 #define RETRY_FIRST_MS 2
@@ -111,6 +112,7 @@ bool sweep_step(void)
         if (r < 0) {
             postpone(i, r);
         } else {
+            objects_forget(i->slot);
             free(i);
             sandbox_swept();
         }

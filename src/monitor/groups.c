@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <termios.h>
@@ -284,10 +285,15 @@ int terminal_open(uint16_t rows, uint16_t cols, int *ret_ours, int *ret_inner)
 {
     struct winsize size = {.ws_row = rows, .ws_col = cols};
     int unlock = 0;
+    /* A terminal is its opener's. Ours would be nobody's inside, so it is opened as root of the sandbox, which is our real
+     * uid; init gives it to the command's user. */
+    (void)setfsuid(getuid());
     auto_close int ours = openat(MON_FD_DEVPTS, "ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    int error = errno;
+    (void)setfsuid(geteuid());
 
     if (ours < 0)
-        return -errno;
+        return -error;
     if (ioctl(ours, TIOCSPTLCK, &unlock) < 0 || ioctl(ours, TIOCSWINSZ, &size) < 0)
         return -errno;
     /* By the descriptor, never by name: the name would be looked up in a place the sandbox can change. */

@@ -50,11 +50,16 @@ int caps_limit(uint64_t keep)
 
 int caps_become_user(uint32_t uid, uint32_t gid)
 {
+    return caps_become_user_as(uid, uid, gid);
+}
+
+int caps_become_user_as(uint32_t real_uid, uint32_t uid, uint32_t gid)
+{
     int r = drop_bounding(0);
 
     if (r < 0)
         return r;
-    if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
+    if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(real_uid, uid, uid) < 0)
         return -errno;
     r = lower_sets(0);
     if (r < 0)

@@ -17,4 +17,7 @@ int caps_limit(uint64_t keep);
 /* Becomes uid:gid with no other group and no capability, and can gain none by executing. 0 or -errno. */
 int caps_become_user(uint32_t uid, uint32_t gid);
 
+/* The same with another real uid, which the program may use for files (setfsuid) and for nothing else. */
+int caps_become_user_as(uint32_t real_uid, uint32_t uid, uint32_t gid);
+
 #endif

@@ -66,7 +66,7 @@ class Reader:
 def make_scaffold(path, init):
     for d in ("proc", "dev", "sys/fs/cgroup", "etc", "__modal/.bin"):
         os.makedirs(f"{path}/{d}", exist_ok=True)
-    for f in ("hosts", "hostname", "resolv.conf"):
+    for f in ("hosts", "hostname", "resolv.conf", "machine-id"):
         open(f"{path}/etc/{f}", "w").close()
     for name in ("quicksand-init", "modal-sandbox-fs-tools"):
         shutil.copy(init, f"{path}/__modal/.bin/{name}")
@@ -81,7 +81,7 @@ class Box:
         self.init, self.layers = init, layers
         self.seq = 0
         self.started, self.exited = {}, {}
-        for d in (f"{self.upper}/upper", f"{self.upper}/work", f"{self.dir}/dev", f"{self.dir}/scaffold"):
+        for d in (f"{self.upper}/upper", f"{self.upper}/work", f"{self.dir}/dev", f"{self.dir}/scaffold", f"{self.dir}/sys/devices/system/cpu"):
             os.makedirs(d, exist_ok=True)
         make_scaffold(f"{self.dir}/scaffold", init)
         self.make_dev()
@@ -104,6 +104,7 @@ class Box:
         report_r, report_w = os.pipe()
         exe = os.open(self.init, os.O_RDONLY)
         dev_fd = clone_tree(f"{self.dir}/dev", read_only=True)
+        sys_fd = clone_tree(f"{self.dir}/sys", read_only=True)
         pid = os.fork()
         if pid == 0:
             try:
@@ -125,10 +126,10 @@ class Box:
                     os.write(report_w, struct.pack("i", child))
                     _, status = os.waitpid(child, 0)
                     os._exit(os.waitstatus_to_exitcode(status) & 0xff)
-                high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 100) for fd in (inner.fileno(), pts, dev_fd, exe)]
-                for i in range(3):
+                high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 100) for fd in (inner.fileno(), pts, dev_fd, sys_fd, exe)]
+                for i in range(4):
                     os.dup2(high[i], 3 + i)
-                os.execve(high[3], ["quicksand-init"], {})
+                os.execve(high[4], ["quicksand-init"], {})
             except BaseException as e:
                 os.write(2, f"slot: {e!r}\n".encode())
                 os._exit(99)
@@ -141,7 +142,7 @@ class Box:
         os.write(mapped_w, b"m")
         self.init_pid = struct.unpack("i", os.read(report_r, 4))[0]
         inner.close()
-        for fd in (mapped_r, mapped_w, report_r, report_w, exe, dev_fd):
+        for fd in (mapped_r, mapped_w, report_r, report_w, exe, dev_fd, sys_fd):
             os.close(fd)
 
     def setup(self, hostname, shm_bytes, volatile, seccomp):

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "ipc/channel.h"
 #include "keeper/keeper.h"
+#include "keeper/objects.h"
 #include "keeper/spawner.h"
 #include "sys/caps.h"
 #include "sys/detached_mount.h"
@@ -30,9 +31,6 @@
 #include "sys/process.h"
 
 #define TTY_GID 5
-/* All sandboxes share the nodes, and root of each would own them: so modes and owners cannot change.
- * Writing to a device is no write to the mount. */
-#define DEV_ATTRIBUTES (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC)
 /* Under memory pressure of the host, programs of sandboxes go before anything of the host's own. */
 #define OOM_SCORE "500"
 /* Building gives way to sandboxes at work; monitor and init go on at the usual priority. */
@@ -76,19 +74,18 @@ static int network(uint32_t base, struct err *e)
     return r < 0 ? err_sys(e, -r, "set up the network namespace") : 0;
 }
 
+/* A terminal belongs to whoever opens it: the monitor does that as root of the sandbox (monitor/groups.c). */
 static int terminals(uint32_t base, int *ret_fd, struct err *e)
 {
-    char uid[16], gid[16];
+    char gid[16];
     const struct mount_option options[] = {
-        {"uid", uid},
         {"gid", gid},
         {"mode", "0620"},
         {"ptmxmode", "0666"},
     };
 
-    snprintf(uid, sizeof uid, "%" PRIu32, base);
     snprintf(gid, sizeof gid, "%" PRIu32, base + TTY_GID);
-    *ret_fd = mount_new("devpts", options, 4, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+    *ret_fd = mount_new("devpts", options, 3, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
     return *ret_fd < 0 ? err_sys(e, -*ret_fd, "make a devpts") : 0;
 }
 
@@ -115,15 +112,15 @@ static void init_child(const struct parts *p)
 
     if (cg_tasks_enter(&p->tasks) < 0)
         _exit(1);
-    if (chan_recv(p->sync_end, space, sizeof space, 0, &m) != 1 || m.nfds != 2)
+    if (chan_recv(p->sync_end, space, sizeof space, 0, &m) != 1 || m.nfds != 3)
         _exit(1);
     /* Capabilities of the new namespace are complete from the start; the ids make files ours. */
     if (setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0)
         _exit(1);
-    const int from[] = {p->init_end, m.fds[0], m.fds[1], keeper.init_exe};
-    if (process_place_fds(from, 4) < 0 || fd_set_cloexec(6, true) < 0)
+    const int from[] = {p->init_end, m.fds[0], m.fds[1], m.fds[2], keeper.init_exe};
+    if (process_place_fds(from, 5) < 0 || fd_set_cloexec(7, true) < 0)
         _exit(1);
-    (void)process_exec(6, argv, envp);
+    (void)process_exec(7, argv, envp);
     _exit(1);
 }
 
@@ -179,11 +176,12 @@ static int equip_init(struct parts *p, struct err *e)
     p->userns = idmap_open_userns(p->init_pid);
     if (p->userns < 0)
         return err_sys(e, -p->userns, "open the user namespace of slot %" PRIu32, p->slot);
-    auto_close int dev = mount_clone(keeper.dev_fd, "", DEV_ATTRIBUTES, p->userns);
-    if (dev < 0)
-        return err_sys(e, -dev, "clone the device nodes");
-    const int fds[] = {p->devpts, dev};
-    r = chan_send(p->sync, 1, 0, NULL, 0, fds, 2);
+    auto_close int dev = -1;
+    auto_close int sys = -1;
+    if (objects_dev(p->slot, p->base, &dev, e) < 0 || objects_sys(&sys, e) < 0)
+        return -1;
+    const int fds[] = {p->devpts, dev, sys};
+    r = chan_send(p->sync, 1, 0, NULL, 0, fds, 3);
     return r < 0 ? err_sys(e, -r, "hand descriptors to init") : 0;
 }
 
@@ -282,7 +280,7 @@ void slot_build(uint32_t slot, int channel)
     if (say_ready(&p, &e) < 0 || place(&p, &e) < 0)
         _exit(1);
     uint32_t uid = slot_monitor_uid(slot);
-    if (setpriority(PRIO_PROCESS, 0, 0) < 0 || caps_become_user(uid, uid) < 0)
+    if (setpriority(PRIO_PROCESS, 0, 0) < 0 || caps_become_user_as(p.base, uid, uid) < 0)
         _exit(1);
     (void)process_exec(3 + FD_EXE, argv, envp);
     _exit(1);
