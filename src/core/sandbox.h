@@ -67,6 +67,8 @@ struct sandbox_spec {
     uint32_t grace_ms;
     uint64_t retain_ms;
     struct sandbox_limits limits;   /* begin with core_default_limits() */
+    bool no_new_privileges;
+    bool user_namespaces;
     bool stdin_open;
     bool tty;
     uint32_t rows, cols;

@@ -176,6 +176,8 @@ char *spec_text(const struct sandbox_spec *s, const struct image_row *image, str
     (void)json_object_set_new(o, "workdir", json_string(workdir));
     (void)json_object_set_new(o, "user", json_string(user));
     limits_put(o, &s->limits);
+    (void)json_object_set_new(o, "no_new_privileges", json_boolean(s->no_new_privileges));
+    (void)json_object_set_new(o, "user_namespaces", json_boolean(s->user_namespaces));
     (void)json_object_set_new(o, "stdin", json_boolean(s->stdin_open));
     (void)json_object_set_new(o, "tty", json_boolean(s->tty));
     (void)json_object_set_new(o, "rows", json_integer(s->rows));
@@ -294,6 +296,9 @@ static void fill_limits(const struct sandbox_row *row, const json_t *spec,
     rq->oom = l.oom;
     rq->has_spool_bytes = true;
     rq->spool_bytes = l.spool_mb << 20;
+    rq->has_no_new_privileges = rq->has_user_namespaces = true;
+    rq->no_new_privileges = json_is_true(json_object_get(spec, "no_new_privileges"));
+    rq->user_namespaces = json_is_true(json_object_get(spec, "user_namespaces"));
     rq->has_deadline_ms = rq->has_idle_ms = rq->has_grace_ms = rq->has_log_bytes = true;
     rq->deadline_ms = row->expires_ms;
     rq->idle_ms = row->idle_ms;

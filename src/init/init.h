@@ -48,6 +48,7 @@ struct init {
     int proc;                       /* root of this sandbox's procfs */
     int null;
     int signals;                    /* signalfd of SIGCHLD */
+    int nesting;                    /* max_user_namespaces of the sandbox's namespace, until SETUP */
     int staging;                    /* the one tmpfs; root of the slot until SETUP */
     int etc[ETC_MAX];               /* detached binds of the generated files */
     struct exec_slot execs[EXEC_SLOTS];
@@ -78,6 +79,9 @@ int cover(const char *from, const char *to, struct fault *f);
 
 /* setup.c: from SETUP to the sandbox's own root, its filter and its capabilities. */
 int setup_run(struct init *in, const struct init_setup *s, const int *fds, int nfds, struct fault *f);
+
+/* landlock.c: for good, and for all that is started; with mounts_allowed the tree of mounts may still be changed. */
+int landlock_domain(bool mounts_allowed, struct fault *f);
 
 /* caps.c */
 int caps_bound(struct fault *f);                        /* drop from the bounding set, for good */

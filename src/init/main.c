@@ -50,7 +50,7 @@ static int init_main(void)
     struct fault f = {0};
 
     in.channel = INIT_FD_CHANNEL;
-    in.self = in.proc = in.null = in.signals = in.staging = -1;
+    in.self = in.proc = in.null = in.signals = in.nesting = in.staging = -1;
     for (int i = 0; i < ETC_MAX; i++)
         in.etc[i] = -1;
     if (slot_prepare(&in, &f) == 0)

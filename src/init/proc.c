@@ -53,11 +53,9 @@ int proc_build(struct init *in, struct fault *f)
 
     /* The kernel itself refuses user namespaces below this one. So the filter can let clone3 through,
      * whose flags it cannot see, and which starts commands in their cgroup at once. */
-    int r = fd_write_at(AT_FDCWD, "proc/sys/user/max_user_namespaces", "0");
-    if (r < 0) {
-        errno = -r;
+    in->nesting = open("proc/sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC);
+    if (in->nesting < 0 || write(in->nesting, "0", 1) != 1)
         return fault_set(f, "max_user_namespaces");
-    }
 
     auto_close int empty = open("nothing", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
     if (empty < 0)

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "sys/fd.h"
 
 #define VOLATILE "u/work/work/incompat/volatile"
+#define NESTED_NAMESPACES "1024"    /* memory of the kernel, each of them */
 #define IN_ROOT (RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS)
 
 static int identity_write(const struct init_setup *s, struct fault *f)
@@ -139,6 +141,19 @@ static int root_enter(int root, struct fault *f)
     return 0;
 }
 
+/* While we hold CAP_SYS_ADMIN in here: then neither asks for no_new_privs, and setuid programs work. */
+static int confine(struct init *in, const struct init_setup *s, int filter, struct fault *f)
+{
+    if (s->no_new_privs && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return fault_set(f, "no_new_privs");
+    if (s->user_namespaces && pwrite(in->nesting, NESTED_NAMESPACES, strlen(NESTED_NAMESPACES), 0) < 0)
+        return fault_set(f, "max_user_namespaces");
+    fd_close(&in->nesting);
+    if (landlock_domain(s->user_namespaces, f) < 0)
+        return -1;
+    return caps_filter(filter, f);
+}
+
 int setup_run(struct init *in, const struct init_setup *s, const int *fds, int nfds, struct fault *f)
 {
     if (s->nlayers == 0 || s->nlayers > LIMIT_LAYERS + 1 || (uint32_t)nfds != s->nlayers + 2) {
@@ -157,7 +172,7 @@ int setup_run(struct init *in, const struct init_setup *s, const int *fds, int n
     if (root_enter(root, f) < 0)
         return -1;
     fd_close(&in->staging);
-    if (caps_filter(fds[s->nlayers + 1], f) < 0)
+    if (confine(in, s, fds[s->nlayers + 1], f) < 0)
         return -1;
     return caps_drop(f);
 }

@@ -27,6 +27,8 @@ size_t init_setup_encode(const struct init_setup *m, void *out, size_t size)
     wire_put_u32(&w, m->nlayers);
     wire_put_u64(&w, m->shm_bytes);
     wire_put_bool(&w, m->volatile_upper);
+    wire_put_bool(&w, m->no_new_privs);
+    wire_put_bool(&w, m->user_namespaces);
     return done(&w);
 }
 
@@ -41,6 +43,8 @@ int init_setup_decode(struct init_setup *ret, const void *p, size_t n)
     m.nlayers = wire_get_u32(&r);
     m.shm_bytes = wire_get_u64(&r);
     m.volatile_upper = wire_get_bool(&r);
+    m.no_new_privs = wire_get_bool(&r);
+    m.user_namespaces = wire_get_bool(&r);
     /* One more than LIMIT_LAYERS: the scaffold. */
     if (!wire_end(&r) || m.nlayers == 0 || m.nlayers > LIMIT_LAYERS + 1)
         return -EBADMSG;

@@ -42,6 +42,8 @@ struct init_setup {
     uint32_t nlayers;
     uint64_t shm_bytes;         /* size of the tmpfs behind /dev/shm, /run/quicksand files */
     bool volatile_upper;        /* overlay mounted `volatile` */
+    bool no_new_privs;          /* setuid programs gain nothing */
+    bool user_namespaces;       /* may be nested; then the filter must let mounts through */
 };
 
 struct init_ready {

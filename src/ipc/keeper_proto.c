@@ -56,6 +56,7 @@ size_t keeper_create_encode(const struct keeper_create *m, void *out, size_t siz
     wire_put_u64(&w, m->log_bytes);
     wire_put_u64(&w, m->spool_bytes);
     wire_put_u8(&w, m->oom);
+    wire_put_u32(&w, m->options);
     return done(&w);
 }
 
@@ -81,6 +82,7 @@ int keeper_create_decode(struct keeper_create *ret, const void *p, size_t n)
     m.log_bytes = wire_get_u64(&r);
     m.spool_bytes = wire_get_u64(&r);
     m.oom = wire_get_u8(&r);
+    m.options = wire_get_u32(&r);
     if (!wire_end(&r))
         return -EBADMSG;
     *ret = m;
@@ -234,6 +236,7 @@ size_t keeper_configure_encode(const struct keeper_configure *m, void *out, size
     wire_put_u64(&w, m->spool_bytes);
     wire_put_u8(&w, m->oom);
     wire_put_bytes(&w, m->cpus, sizeof m->cpus);
+    wire_put_u32(&w, m->options);
     return done(&w);
 }
 
@@ -257,6 +260,7 @@ int keeper_configure_decode(struct keeper_configure *ret, const void *p, size_t 
     m.oom = wire_get_u8(&r);
     const void *cpus = wire_get_bytes(&r, sizeof m.cpus, &n);
     if (!wire_end(&r) || n != sizeof m.cpus || m.nlayers > LIMIT_LAYERS + 1 || m.oom >= OOM_POLICIES)
+    m.options = wire_get_u32(&r);
         return -EBADMSG;
     memcpy(m.cpus, cpus, sizeof m.cpus);
     *ret = m;

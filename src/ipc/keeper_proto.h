@@ -47,6 +47,13 @@ enum oom_policy {
 
 #define KEEPER_CPUS 128                 /* bytes of a set of processors, as sched_setaffinity takes it */
 
+/* Bits of `options`. */
+enum {
+    KEEPER_NO_NEW_PRIVILEGES = 1,       /* setuid programs inside gain nothing */
+    KEEPER_USER_NAMESPACES = 2,         /* user namespaces below the sandbox's, and mounts in them */
+    KEEPER_OPTIONS = 3,                 /* all there are */
+};
+
 struct keeper_create {
     char sandbox[ID_SIZE];              /* sb- + 22 */
     char hostname[LIMIT_ID];
@@ -61,6 +68,7 @@ struct keeper_create {
     uint64_t log_bytes;                 /* kept output of the entry point */
     uint64_t spool_bytes;               /* kept output of everything together; 0 = LIMIT_SPOOL_BYTES */
     uint8_t oom;                        /* enum oom_policy */
+    uint32_t options;
 };
 
 struct keeper_destroy {
@@ -110,6 +118,7 @@ struct keeper_configure {
     uint64_t spool_bytes;
     uint8_t oom;
     uint8_t cpus[KEEPER_CPUS];  /* where init and all commands run; none set = anywhere */
+    uint32_t options;
 };
 
 /* Encoders return the length, 0 if it does not fit. Decoders return 0 or -EBADMSG and check only form;

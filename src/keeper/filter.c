@@ -47,16 +47,16 @@ static const unsigned long ioctls[] = {
 
 int filter_keeper_load(struct err *e)
 {
-    struct seccomp_filter *f = seccomp_filter_new(EPERM);
+    struct seccomp_filter *f = seccomp_filter_new(SECCOMP_ARCH_HERE, EPERM);
     int r = f == NULL ? -ENOMEM : 0;
 
     for (size_t i = 0; r == 0 && i < array_len(allowed); i++)
         r = seccomp_filter_add(f, 0, allowed[i]);
     for (size_t i = 0; r == 0 && i < array_len(ioctls); i++)
-        r = seccomp_filter_add_if(f, 0, "ioctl", 1, SECCOMP_EQ, ioctls[i], 0);
+        r = seccomp_filter_add_if(f, 0, "ioctl", 1, SECCOMP_EQ, ioctls[i]);
     /* Names of mappings, for the same; every other prctl is refused. */
     if (r == 0)
-        r = seccomp_filter_add_if(f, 0, "prctl", 0, SECCOMP_EQ, PR_SET_VMA, 0);
+        r = seccomp_filter_add_if(f, 0, "prctl", 0, SECCOMP_EQ, PR_SET_VMA);
     if (r == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         r = -errno;
     if (r == 0)

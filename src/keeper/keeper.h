@@ -47,6 +47,7 @@ struct keeper {
     int objects_fd;            /* root of the tmpfs of objects.c */
     int init_exe, monitor_exe; /* opened once, so that an upgrade changes nothing half-way */
     int tenant_filter;         /* memfd */
+    int nested_filter;         /* the same where user namespaces may be nested */
     int null_fd;
     int meminfo_fd;
     uint64_t memory_bytes; /* of the host */

@@ -52,7 +52,7 @@
 struct keeper keeper = {
     .data_fd = -1, .lock_fd = -1, .layers_fd = -1, .runs_fd = -1, .ledger_fd = -1, .trees_fd = -1,
     .sandboxes_fd = -1, .deltas_fd = -1, .scaffold_fd = -1, .objects_fd = -1, .init_exe = -1,
-    .monitor_exe = -1, .tenant_filter = -1, .null_fd = -1, .meminfo_fd = -1, .keeper_sock = -1,
+    .monitor_exe = -1, .tenant_filter = -1, .nested_filter = -1, .null_fd = -1, .meminfo_fd = -1, .keeper_sock = -1,
     .role_sock = {-1, -1, -1, -1},
 };
 
@@ -181,7 +181,8 @@ static int prepare(struct err *e)
         return err_set(e, ERR_DENIED, "quicksandd must be started as root");
     if (start_users(e) < 0 || start_directories(e) < 0 || start_programs(e) < 0 || open_groups(e) < 0 ||
         open_trees(e) < 0 || objects_make(e) < 0 ||
-        filter_tenant_compile(&keeper.tenant_filter, e) < 0 || start_sockets(e) < 0)
+        filter_tenant_compile(false, &keeper.tenant_filter, e) < 0 ||
+        filter_tenant_compile(true, &keeper.nested_filter, e) < 0 || start_sockets(e) < 0)
         return -1;
     int r = evloop_init(&keeper.loop);
     if (r < 0)

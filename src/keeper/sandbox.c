@@ -367,7 +367,8 @@ static int assemble(struct sandbox *s, int userns, struct kit *k, struct err *e)
     k->n++;
     if (put_layers(k, m, userns, e) < 0)
         return -1;
-    k->fds[k->n] = fcntl(keeper.tenant_filter, F_DUPFD_CLOEXEC, 3);
+    bool nest = (m->options & KEEPER_USER_NAMESPACES) != 0;
+    k->fds[k->n] = fcntl(nest ? keeper.nested_filter : keeper.tenant_filter, F_DUPFD_CLOEXEC, 3);
     if (k->fds[k->n] < 0)
         return err_sys(e, errno, "hand over the filter");
     k->n++;
@@ -394,6 +395,7 @@ static int send_configure(struct sandbox *s, const struct kit *k, struct err *e)
         .log_bytes = m->log_bytes,
         .spool_bytes = m->spool_bytes,
         .oom = m->oom,
+        .options = m->options,
     };
     uint8_t bytes[1024];
 

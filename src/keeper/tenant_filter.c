@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/personality.h>
@@ -89,48 +90,48 @@ static const char *const denied[] = {
     "clock_settime", "clock_adjtime", "adjtimex", "vhangup", "move_pages", "migrate_pages",
 };
 
+/* With nested user namespaces: the kernel asks for a capability in the namespace at hand for each of these, and has taken them out of the
+ * bounding set of the sandbox's own. */
+static const char *const nested[] = {
+    "mount", "umount2", "pivot_root", "move_mount", "open_tree", "open_tree_attr", "fsopen", "fsconfig",
+    "fsmount", "fspick", "mount_setattr", "setns",
+};
+
 /* CLONE_NEWTIME shares its bit with the exit signal in clone(), where it has no meaning. */
 #define NEW_NAMESPACES                                                                      \
     (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER |         \
      CLONE_NEWPID | CLONE_NEWNET)
 #define NEWTIME 0x80
 
-static int add_clone(struct seccomp_filter *f)
+/*
+ * The flags of clone3 are in memory, where no filter can read them. Init needs it to start a command in its control group without a
+ * stall, and it opens nothing: the kernel allows no further user namespace in there, other namespaces need a capability that is out of
+ * the bounding set, and there is no control group to name.
+ */
+static int add_clone(struct seccomp_filter *f, bool nest)
 {
-    static const uint64_t bits[] = {CLONE_NEWNS,   CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC,
-                                    CLONE_NEWUSER, CLONE_NEWPID,    CLONE_NEWNET};
-    int r = seccomp_filter_add_if(f, 0, "clone", 0, SECCOMP_MASK, 0, NEW_NAMESPACES);
+    int r = 0;
 
+    if (!nest)
+        r = seccomp_filter_add_if(f, EPERM, "clone", 0, SECCOMP_ANY, NEW_NAMESPACES);
+    if (r == 0 && !nest)
+        r = seccomp_filter_add_if(f, EPERM, "unshare", 0, SECCOMP_ANY, NEW_NAMESPACES | NEWTIME);
     if (r == 0)
-        r = seccomp_filter_add_if(f, 0, "unshare", 0, SECCOMP_MASK, 0, NEW_NAMESPACES | NEWTIME);
-    for (size_t i = 0; r == 0 && i < array_len(bits); i++) {
-        r = seccomp_filter_add_if(f, EPERM, "clone", 0, SECCOMP_MASK, bits[i], bits[i]);
-        if (r == 0)
-            r = seccomp_filter_add_if(f, EPERM, "unshare", 0, SECCOMP_MASK, bits[i], bits[i]);
-    }
-    /* The flags of clone3 are in memory, where no filter can read them. Init needs it to start a command
-     * in its control group without a stall, and it opens nothing: the kernel allows no further user
-     * namespace in there, other namespaces need a capability that is out of the bounding set, and
-     * there is no control group to name. */
+        r = seccomp_filter_add(f, 0, "clone");
     if (r == 0)
-        r = seccomp_filter_add(f, 0, "clone3");
-    return r == 0 ? seccomp_filter_add_if(f, EPERM, "unshare", 0, SECCOMP_MASK, NEWTIME, NEWTIME) : r;
+        r = seccomp_filter_add(f, 0, "unshare");
+    return r == 0 ? seccomp_filter_add(f, 0, "clone3") : r;
 }
 
-/* Four address families; a number with other bits in its upper half is larger than all of them. */
+/* Four address families; a number with other bits in its upper half equals none of them. */
 static int add_sockets(struct seccomp_filter *f, const char *call)
 {
     static const int families[] = {AF_UNIX, AF_INET, AF_INET6, AF_NETLINK};
     int r = 0;
 
-    for (int family = 0; r == 0 && family <= AF_NETLINK; family++) {
-        int error = EAFNOSUPPORT;
-        for (size_t i = 0; i < array_len(families); i++)
-            if (families[i] == family)
-                error = 0;
-        r = seccomp_filter_add_if(f, error, call, 0, SECCOMP_EQ, (uint64_t)family, 0);
-    }
-    return r == 0 ? seccomp_filter_add_if(f, EAFNOSUPPORT, call, 0, SECCOMP_GT, AF_NETLINK, 0) : r;
+    for (size_t i = 0; r == 0 && i < array_len(families); i++)
+        r = seccomp_filter_add_if(f, 0, call, 0, SECCOMP_EQ, (uint64_t)families[i]);
+    return r == 0 ? seccomp_filter_add(f, EAFNOSUPPORT, call) : r;
 }
 
 /* What debuggers and 32-bit-minded programs set; 0xffffffff only asks. */
@@ -141,27 +142,41 @@ static int add_personality(struct seccomp_filter *f)
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < array_len(values); i++)
-        r = seccomp_filter_add_if(f, 0, "personality", 0, SECCOMP_EQ, values[i], 0);
+        r = seccomp_filter_add_if(f, 0, "personality", 0, SECCOMP_EQ, values[i]);
     return r;
 }
 
-int filter_tenant_compile(int *ret_memfd, struct err *e)
+static int add_list(struct seccomp_filter *f, int error, const char *const *names, size_t n)
 {
-    struct seccomp_filter *f = seccomp_filter_new(ENOSYS);
-    int r = f == NULL ? -ENOMEM : 0;
+    int r = 0;
 
-    for (size_t i = 0; r == 0 && i < array_len(allowed); i++)
-        r = seccomp_filter_add(f, 0, allowed[i]);
-    for (size_t i = 0; r == 0 && i < array_len(denied); i++)
-        r = seccomp_filter_add(f, EPERM, denied[i]);
+    for (size_t i = 0; r == 0 && i < n; i++)
+        r = seccomp_filter_add(f, error, names[i]);
+    return r;
+}
+
+int filter_tenant_rules(struct seccomp_filter *f, bool nest)
+{
+    int r = add_list(f, 0, allowed, array_len(allowed));
+
     if (r == 0)
-        r = add_clone(f);
+        r = add_list(f, EPERM, denied, array_len(denied));
+    if (r == 0 && nest)
+        r = add_list(f, 0, nested, array_len(nested));
+    if (r == 0)
+        r = add_clone(f, nest);
     if (r == 0)
         r = add_sockets(f, "socket");
     if (r == 0)
         r = add_sockets(f, "socketpair");
-    if (r == 0)
-        r = add_personality(f);
+    return r == 0 ? add_personality(f) : r;
+}
+
+int filter_tenant_compile(bool nest, int *ret_memfd, struct err *e)
+{
+    struct seccomp_filter *f = seccomp_filter_new(SECCOMP_ARCH_HERE, ENOSYS);
+    int r = f == NULL ? -ENOMEM : filter_tenant_rules(f, nest);
+
     if (r == 0)
         r = seccomp_filter_export(f);
     seccomp_filter_free(f);

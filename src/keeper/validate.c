@@ -120,7 +120,8 @@ int validate_create(const struct keeper_create *m, struct err *e)
         check_optional("disk_bytes", m->disk_bytes, DISK_BYTES_MIN, DISK_BYTES_MAX, e) < 0 ||
         check_times(m, e) < 0 || check_range("log_bytes", m->log_bytes, 0, LOG_BYTES_MAX, e) < 0 ||
         check_optional("spool_bytes", m->spool_bytes, SPOOL_BYTES_MIN, LOG_BYTES_MAX, e) < 0 ||
-        check_range("oom", m->oom, 0, OOM_POLICIES - 1, e) < 0)
+        check_range("oom", m->oom, 0, OOM_POLICIES - 1, e) < 0 ||
+        check_range("options", m->options, 0, KEEPER_OPTIONS, e) < 0)
         return -1;
     return 0;
 }

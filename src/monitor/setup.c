@@ -38,6 +38,8 @@ static int send_setup(const struct keeper_configure *c, const struct chan_msg *m
     struct init_setup s = {
         .nlayers = c->nlayers, .shm_bytes = c->shm_bytes,
         .volatile_upper = true,     /* a sandbox's tree need not survive a power cut */
+        .no_new_privs = (c->options & KEEPER_NO_NEW_PRIVILEGES) != 0,
+        .user_namespaces = (c->options & KEEPER_USER_NAMESPACES) != 0,
     };
 
     memcpy(s.sandbox, c->sandbox, sizeof c->sandbox);

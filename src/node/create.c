@@ -325,6 +325,7 @@ static int keeper_message(const Quicksand__Node__CreateRequest *rq, struct keepe
     m->idle_ms = rq->idle_ms;
     m->grace_ms = rq->has_grace_ms ? rq->grace_ms : LIMIT_GRACE_DEFAULT * 1000;
     m->log_bytes = rq->log_bytes != 0 ? rq->log_bytes : LIMIT_LOG_BYTES;
+    m->options = (rq->no_new_privileges ? KEEPER_NO_NEW_PRIVILEGES : 0) | (rq->user_namespaces ? KEEPER_USER_NAMESPACES : 0);
     return 0;
 }
 

@@ -1,9 +1,11 @@
 /*
  * seccomp_filter.h - compiling a syscall filter
  *
- * Called by the keeper at start: for itself, and for the program that every sandbox installs. Calls
- * that no rule names get the filter's default errno. Names unknown to this libseccomp or to this
- * architecture are passed over, so one list serves all.
+ * Called by the keeper at start: for itself, for the spawner, and for the programs that sandboxes install. Names unknown to this
+ * libseccomp (which is asked for numbers alone) or to the architecture are passed over, so one list serves all.
+ *
+ * The program is a binary search over ranges of numbers with the same answer, because each sandbox pays for its installation: the kernel
+ * runs it once for every number there is. Calls of a foreign architecture, i386 and x32 among them, do not exist (ENOSYS).
  */
 #ifndef QS_SYS_SECCOMP_FILTER_H
 #define QS_SYS_SECCOMP_FILTER_H
@@ -11,19 +13,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct seccomp_filter; /* opaque; from libseccomp */
+struct sock_filter;
+struct seccomp_filter;
 
-enum seccomp_test { SECCOMP_EQ, SECCOMP_NE, SECCOMP_GT, SECCOMP_MASK };
+enum seccomp_arch { SECCOMP_ARCH_HERE, SECCOMP_ARCH_X86_64, SECCOMP_ARCH_AARCH64 };
 
-struct seccomp_filter *seccomp_filter_new(int default_errno); /* NULL = no memory */
+/* Of an argument, 64 bits wide. ANY: (argument & value) != 0. */
+enum seccomp_test { SECCOMP_EQ, SECCOMP_ANY };
+
+/* Calls that nothing is said about fail with `default_errno`; 0 lets them through. NULL = no memory. */
+struct seccomp_filter *seccomp_filter_new(enum seccomp_arch arch, int default_errno);
 void seccomp_filter_free(struct seccomp_filter *f);
 /* `error` 0 allows the call, else it fails with that errno. */
 int seccomp_filter_add(struct seccomp_filter *f, int error, const char *name);
-/* The same if argument `arg` compares to `value`; with SECCOMP_MASK if (arg & mask) == value. */
+/* The same if argument `arg` passes the test. Tests of a call are made in the order in which they are added; if none passes, what
+ * seccomp_filter_add() said holds, or the default. */
 int seccomp_filter_add_if(struct seccomp_filter *f, int error, const char *name, unsigned arg,
-                          enum seccomp_test test, uint64_t value, uint64_t mask);
-int seccomp_filter_load(struct seccomp_filter *f); /* on the calling process, for good */
+                          enum seccomp_test test, uint64_t value);
+/* Writes the program and returns its length, or -E2BIG. */
+int seccomp_filter_compile(const struct seccomp_filter *f, struct sock_filter *out, size_t size);
+/* On the calling process, for good: with no_new_privs set before, or with CAP_SYS_ADMIN. */
+int seccomp_filter_load(const struct seccomp_filter *f);
 /* The program as raw struct sock_filter[] in a sealed memfd: descriptor or -errno. */
-int seccomp_filter_export(struct seccomp_filter *f);
+int seccomp_filter_export(const struct seccomp_filter *f);
 
 #endif

@@ -74,21 +74,21 @@ def make_scaffold(path, init):
 
 
 class Box:
-    def __init__(self, init, layers, hostname="box", shm_bytes=64 << 20, volatile=True, upper=None, seccomp=b"", keep=False, devpts_in_userns=True):
+    def __init__(self, init, layers, hostname="box", shm_bytes=64 << 20, volatile=True, upper=None, seccomp=b"", no_new_privs=False, user_namespaces=False, keep=False, devpts_in_userns=True):
         self.dir = str(qsdaemon.make_dir("init-box-"))
         self.keep = keep
         self.upper = upper or f"{self.dir}/upper"
         self.init, self.layers = init, layers
         self.seq = 0
         self.started, self.exited = {}, {}
-        for d in (f"{self.upper}/upper", f"{self.upper}/work", f"{self.dir}/dev", f"{self.dir}/scaffold", f"{self.dir}/sys/devices/system/cpu"):
+        for d in (f"{self.upper}/upper", f"{self.upper}/work", f"{self.dir}/dev", f"{self.dir}/scaffold"):
             os.makedirs(d, exist_ok=True)
         make_scaffold(f"{self.dir}/scaffold", init)
         self.make_dev()
         self.slot()
         self.ready = None
         if hostname is not None:
-            self.setup(hostname, shm_bytes, volatile, seccomp)
+            self.setup(hostname, shm_bytes, volatile, seccomp, no_new_privs, user_namespaces)
 
     def make_dev(self):
         dev = f"{self.dir}/dev"
@@ -97,6 +97,7 @@ class Box:
         for name, major, minor in (("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)):
             os.mknod(f"{dev}/{name}", 0o020666, os.makedev(major, minor))
             os.chmod(f"{dev}/{name}", 0o666)
+        os.makedirs(f"{dev}/sys/devices/system/cpu")
 
     def slot(self):
         self.sock, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
@@ -104,7 +105,7 @@ class Box:
         report_r, report_w = os.pipe()
         exe = os.open(self.init, os.O_RDONLY)
         dev_fd = clone_tree(f"{self.dir}/dev", read_only=True)
-        sys_fd = clone_tree(f"{self.dir}/sys", read_only=True)
+        sys_fd = clone_tree(f"{self.dir}/dev/sys", read_only=True)
         pid = os.fork()
         if pid == 0:
             try:
@@ -145,14 +146,14 @@ class Box:
         for fd in (mapped_r, mapped_w, report_r, report_w, exe, dev_fd, sys_fd):
             os.close(fd)
 
-    def setup(self, hostname, shm_bytes, volatile, seccomp):
+    def setup(self, hostname, shm_bytes, volatile, seccomp, no_new_privs=False, user_namespaces=False):
         fds = [clone_tree(self.upper, self.userns)]
         trees = [f"{self.dir}/scaffold"] + self.layers
         fds += [clone_tree(t, self.userns, True) for t in trees]
         memfd = os.memfd_create("filter")
         os.write(memfd, seccomp)
         fds.append(memfd)
-        body = put_str("sb-test") + put_str(hostname) + struct.pack("<IQB", len(trees), shm_bytes, volatile)
+        body = put_str("sb-test") + put_str(hostname) + struct.pack("<IQBBB", len(trees), shm_bytes, volatile, no_new_privs, user_namespaces)
         began = time.perf_counter()
         self.send(SETUP, body, fds)
         for fd in fds:

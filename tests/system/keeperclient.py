@@ -150,10 +150,10 @@ class Keeper(Channel):
     @staticmethod
     def create_message(sandbox, layers, hostname="box", delta="", cpu_milli=0, cpu_weight=100, memory_bytes=0,
                        memory_request_bytes=0, pids=0, io_weight=0, disk_bytes=0, deadline_ms=0, idle_ms=0, grace_ms=0, log_bytes=1 << 20,
-                       spool_bytes=0, oom=0):
+                       spool_bytes=0, oom=0, options=0):
         out = text(sandbox) + text(hostname) + struct.pack("<I", len(layers)) + b"".join(text(x) for x in layers)
-        return out + text(delta) + struct.pack("<IIQQIIQqQIQQB", cpu_milli, cpu_weight, memory_bytes, memory_request_bytes, pids,
-                                               io_weight, disk_bytes, deadline_ms, idle_ms, grace_ms, log_bytes, spool_bytes, oom)
+        return out + text(delta) + struct.pack("<IIQQIIQqQIQQBI", cpu_milli, cpu_weight, memory_bytes, memory_request_bytes, pids,
+                                               io_weight, disk_bytes, deadline_ms, idle_ms, grace_ms, log_bytes, spool_bytes, oom, options)
 
     def create(self, layers, sandbox=None, timeout=60, **fields):
         sandbox = sandbox or new_id()

@@ -1,11 +1,13 @@
 """What root of a sandbox sees of the machine: /proc, /sys, /dev, mounts, ids and terminals; and what it shares with neighbours."""
 
+import ctypes
 import os
 import pathlib
 import re
 
 import pytest
 
+LANDLOCK_CREATE_RULESET = 444
 NODES = ("null", "zero", "full", "random", "urandom", "tty")
 MASKED_FILES = (
     "buddyinfo", "cmdline", "config.gz", "consoles", "diskstats", "dma", "interrupts", "iomem", "ioports", "kallsyms", "kcore", "key-users", "keys", "kmsg",
@@ -120,3 +122,47 @@ def test_a_terminal_of_an_exec_belongs_to_its_user(api, pair):
         url = f"/v1/sandboxes/{pair[0].id}/execs/{r.json()['id']}"
         assert api.get(url, params={"wait": "exit"}).json()["exit"]["code"] == 0
         assert api.get(f"{url}/stdout").text.split() == [f"{uid}:5", "620", "x"]
+
+
+SETUID = "cp /usr/bin/id /usr/bin/sid && chmod 4755 /usr/bin/sid"
+
+
+def test_no_new_privileges(api):
+    """Off by default, so that sudo and su work; on, no program gains anything."""
+    for option, euid in ((False, "euid=0(root)"), (True, None)):
+        with api.sandbox(no_new_privileges=option) as sb:
+            assert api.get(f"/v1/sandboxes/{sb.id}").json()["no_new_privileges"] is option
+            sh(api, sb, SETUID)
+            assert ("euid=0(root)" in api.run(sb, ["sid"], user="1000")["stdout"]) == (euid is not None)
+            assert sh(api, sb, "grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status").split() == ["NoNewPrivs:", str(int(option)), "Seccomp:", "2"]
+
+
+def test_user_namespaces(api):
+    """Off by default; on, namespaces may be nested and mounts made in them, and still nothing is won outside of them."""
+    nested = "unshare -Urm sh -c 'mount -t tmpfs x /mnt && grep -c \" /mnt \" /proc/self/mountinfo && id -u'"
+    with api.sandbox() as sb:
+        for user in ("0", "1000"):
+            assert api.run(sb, ["sh", "-c", nested], user=user)["stdout"] == ""
+    with api.sandbox(user_namespaces=True) as sb:
+        assert api.get(f"/v1/sandboxes/{sb.id}").json()["user_namespaces"] is True
+        for user in ("0", "1000"):
+            assert sh(api, sb, nested, user=user).split() == ["1", "0"]
+        for attack in ("mount -t tmpfs x /mnt", "umount /proc/cmdline", "mount -o remount,rw,bind /proc/sys", "nsenter -t 1 -m true", "unshare -m true"):
+            assert api.run(sb, ["sh", "-c", attack])["exec"]["exit"]["code"] != 0, attack
+        # What is masked or read-only stays so inside of a nested one, where root has every capability.
+        inside = ("umount /proc/cmdline; mount -t proc p /mnt; mount -o remount,rw,bind /proc/sys; mount -o remount,rw,bind /sys; umount -l /proc; "
+                  "cat /proc/cmdline; echo x > /proc/sys/kernel/core_pattern; mkdir /sys/x")
+        r = api.run(sb, ["unshare", "-Urmpf", "sh", "-c", inside])
+        assert r["stdout"] == "" and r["exec"]["exit"]["code"] != 0, r
+
+
+def test_landlock_stands_behind_the_filter(api, pair):
+    if ctypes.CDLL(None).syscall(LANDLOCK_CREATE_RULESET, None, 0, 1) < 2:
+        pytest.skip("this kernel has no Landlock")
+    # It is asked before the capability, whose answer would be EPERM (1).
+    make = "import os\ntry: os.mknod('/tmp/%s', 0o%s0600, os.makedev(7, 0))\nexcept OSError as e: print(e.errno)"
+    assert api.run(pair[0], ["python3", "-c", make % ("b", "06")])["stdout"] == "13\n"
+    assert api.run(pair[0], ["python3", "-c", make % ("c", "02")])["stdout"] == "1\n"
+    # Nothing else of what programs do with files is different: moves between directories, links, removals.
+    assert sh(api, pair[0], "mkdir -p /tmp/m/a /tmp/m/b && echo x >/tmp/m/a/f && mv /tmp/m/a/f /tmp/m/b && ln /tmp/m/b/f /tmp/m/a/g && "
+                            "mv /tmp/m/a /tmp/m/b && mv /tmp/m/b/a/g /dev/shm && cat /dev/shm/g && mkfifo /tmp/m/p && mv /tmp/m/p /tmp && rm -r /tmp/m /tmp/p") == "x\n"

@@ -44,7 +44,7 @@
         return name##_encode(&m, out, size);                                        \
     }
 
-CODEC(init_setup, "sb-1", "host", 3, 1 << 20, true)
+CODEC(init_setup, "sb-1", "host", 3, 1 << 20, true, false, true)
 CODEC(init_ready, 2, "mount overlay")
 CODEC(init_exec, 7, INIT_EXEC_TTY | INIT_EXEC_CGROUP, BYTES, 4)
 CODEC(init_started, 7, 12, 2, "exec")
@@ -56,12 +56,12 @@ CODEC(image_unpack, 1, 2)
 CODEC(image_progress, 3, 4)
 CODEC(image_done, 1, "bad entry", "abc", 5, 6)
 CODEC(keeper_create, "sb-1", "host", 2, {"aa", "bb"}, "im-1", {1000, 100, 1ULL << 40, 1 << 20, 64, 7}, 5, -6, 7, 8, 9,
-      10, 2)
+      10, 2, 3)
 CODEC(keeper_destroy, "sb-1")
 CODEC(keeper_limits, "sb-1", {1, 2, 3, 4, 5, 6})
 CODEC(keeper_layer, "aa")
 CODEC(keeper_stats, 1, 2, 3, 4, 5, 6)
-CODEC(keeper_configure, "sb-1", "host", 1000, 2, 3, 4, -5, 6, 7, 8, 9, 1, {255, 0, 1})
+CODEC(keeper_configure, "sb-1", "host", 1000, 2, 3, 4, -5, 6, 7, 8, 9, 1, {255, 0, 1}, 3)
 CODEC(mon_exec, "e1", "", MON_EXEC_TTY, 1000, 50, 1 << 20, 40, 132, true, BYTES, 4)
 CODEC(mon_ref, "e1", "c")
 CODEC(mon_read, "e1", "", 2, 1ULL << 33, 100, 5, true, true)

@@ -223,6 +223,8 @@ static void test_numbers(void **state)
     REFUSED(grace_ms, LIMIT_GRACE_MAX * 1000 + 1);
     ACCEPTED(grace_ms, LIMIT_GRACE_MAX * 1000);
     REFUSED(log_bytes, LOG_BYTES_MAX + 1);
+    REFUSED(options, KEEPER_OPTIONS + 1);
+    REFUSED(options, 1U << 31);
 }
 
 static void test_limits(void **state)

@@ -84,6 +84,8 @@ json_t *sandbox_json(const struct sandbox *sb)
     set(o, "limits", limits_json(spec));
     set(o, "retain_s", json_real((double)r->retain_ms / 1000));
     set(o, "isolation", json_string("native"));
+    set(o, "no_new_privileges", json_boolean(json_is_true(json_object_get(spec, "no_new_privileges"))));
+    set(o, "user_namespaces", json_boolean(json_is_true(json_object_get(spec, "user_namespaces"))));
     set(o, "exit", r->state == STORE_ENDED ? end_json(r) : json_null());
     set(o, "usage", usage(&sb->seen));
     return o;

@@ -120,6 +120,8 @@ static void create(struct call *c)
                                       command == NULL ? LIMIT_IDLE_DEFAULT * 1000LL : 0),
         .grace_ms = (uint32_t)MS(call_number(c, "grace_s", LIMIT_GRACE_DEFAULT)),
         .retain_ms = (uint64_t)MS(call_number(c, "retain_s", LIMIT_RETAIN_DEFAULT)),
+        .no_new_privileges = call_bool(c, "no_new_privileges", false),
+        .user_namespaces = call_bool(c, "user_namespaces", false),
         .stdin_open = call_bool(c, "stdin", false),
         .inbound_allow = member(c, "inbound_allow"),
     };
@@ -502,6 +504,8 @@ static const struct field create_body[] = {
      "how long record and output stay after the end; default 86400"},
     LIMIT_FIELDS,
     {"tags", FIELD_STRING_MAP, 0, 0, 0, NULL, "at most 64"},
+    {"no_new_privileges", FIELD_BOOL, 0, 0, 0, NULL, "setuid programs inside gain nothing"},
+    {"user_namespaces", FIELD_BOOL, 0, 0, 0, NULL, "user namespaces may be made inside, and mounts in them"},
     {"stdin", FIELD_BOOL, 0, 0, 0, NULL, "keep the entry point's stdin open"},
     {"tty", FIELD_TTY, 0, 0, 0, NULL, "give the entry point a terminal"},
     {"ports", FIELD_JSON, 0, 0, 0, NULL, "ports to open to the outside: numbers, or {port, kind: tls|h2|raw}"},
