@@ -1,7 +1,7 @@
 /*
- * filter.c - the keeper's own syscall filter
+ * filter.c - the keeper's own syscall filter, and the spawner's
  *
- * Installed once the spawner runs: the keeper then makes no process and executes nothing. What is not
+ * The keeper's is installed once the spawner runs: the keeper then makes no process and executes nothing. What is not
  * listed fails with EPERM, so a forgotten call shows as an error in the log and not as a dead keeper.
  */
 #include "keeper/filter.h"
@@ -63,4 +63,43 @@ int filter_keeper_load(struct err *e)
         r = seccomp_filter_load(f);
     seccomp_filter_free(f);
     return r < 0 ? err_sys(e, -r, "install the keeper's filter") : 0;
+}
+
+/*
+ * The spawner's is a list of what is refused, because everything in every sandbox inherits it and the kernel's list of calls that
+ * programs may need is the tenants' own. What is here is refused to tenants and roles as well; it costs them nothing, because the kernel
+ * remembers which calls all filters let through.
+ */
+static const char *const refused[] = {
+    /* another kernel, more kernel, programs in the kernel */
+    "kexec_load", "kexec_file_load", "init_module", "finit_module", "create_module", "delete_module", "bpf", "reboot",
+    /* looking into it: tracing, its log, its memory */
+    "perf_event_open", "lookup_dcookie", "syslog", "userfaultfd",
+    /* its keys */
+    "keyctl", "add_key", "request_key",
+    /* hardware */
+    "iopl", "ioperm", "pciconfig_iobase", "pciconfig_read", "pciconfig_write",
+    /* the machine's clock, swap, accounting, quotas, console */
+    "settimeofday", "stime", "clock_settime", "clock_adjtime", "adjtimex", "swapon", "swapoff", "acct",
+    "quotactl", "quotactl_fd", "vhangup", "nfsservctl",
+    /* files by number, past every directory above them */
+    "open_by_handle_at",
+    /* work of the kernel's own that no filter sees */
+    "io_uring_setup", "io_uring_enter", "io_uring_register",
+    /* calls of another age */
+    "uselib", "_sysctl", "sysfs", "ustat", "get_kernel_syms", "query_module",
+};
+
+int filter_spawner_load(struct err *e)
+{
+    struct seccomp_filter *f = seccomp_filter_new(SECCOMP_ARCH_HERE, 0);
+    int r = f == NULL ? -ENOMEM : 0;
+
+    for (size_t i = 0; r == 0 && i < array_len(refused); i++)
+        r = seccomp_filter_add(f, EPERM, refused[i]);
+    /* With CAP_SYS_ADMIN it asks for no no_new_privs, which setuid programs of sandboxes would inherit. */
+    if (r == 0)
+        r = seccomp_filter_load(f);
+    seccomp_filter_free(f);
+    return r < 0 ? err_sys(e, -r, "install the spawner's filter") : 0;
 }

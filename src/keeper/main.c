@@ -203,6 +203,7 @@ static int run(struct err *e)
     if (recover(e) < 0 || scaffold_prepare(sandbox_count(), e) < 0 || pool_init(e) < 0)
         return -1;
     (void)spawner_empty_trash();
+    (void)prctl(PR_SET_DUMPABLE, 0);
     int r = caps_limit(KEEPER_CAPS);
     if (r < 0)
         return err_sys(e, -r, "drop capabilities");

@@ -12,12 +12,14 @@
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "ipc/channel.h"
-#include "keeper/image_view.h"
+#include "keeper/role_view.h"
 #include "sys/caps.h"
 #include "sys/detached_mount.h"
 #include "sys/fd.h"
@@ -54,6 +56,15 @@ static int drop(enum role r)
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
 }
 
+/* No role writes core files, which would hold secrets, or has use for these kinds of memory. */
+static void limit(void)
+{
+    static const int unused[] = {RLIMIT_CORE, RLIMIT_MSGQUEUE, RLIMIT_RTPRIO, RLIMIT_NICE};
+
+    for (size_t i = 0; i < array_len(unused); i++)
+        (void)setrlimit(unused[i], &(struct rlimit){0, 0});     /* lowering cannot fail */
+}
+
 void role_child_become(enum role r, pid_t spawner)
 {
     char program[sizeof keeper.conf.lib_dir + 32], layers[sizeof keeper.conf.data_dir + 16];
@@ -83,7 +94,14 @@ void role_child_become(enum role r, pid_t spawner)
     if (keeper.role_sock[r] >= 0)
         from[n++] = keeper.role_sock[r];
     from[n++] = exe;
-    int error = process_place_fds(from, n);
+    /* Of the host's files only its own; the image role has left them already. */
+    int error = r != ROLE_IMAGE && unshare(CLONE_NEWNS | CLONE_NEWIPC) < 0 ? -errno : 0;
+    if (error == 0 && r != ROLE_IMAGE)
+        error = role_view_enter(r, -1);
+    if (error < 0)
+        fail(r, "view", -error);
+    limit();
+    error = process_place_fds(from, n);
     if (error == 0)
         error = fd_set_cloexec(2 + n, true);
     if (error < 0)
@@ -111,7 +129,7 @@ static int image_enter(int sync)
     if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
         r = -errno;
     else
-        r = image_view_enter(m.fds[0]);
+        r = role_view_enter(ROLE_IMAGE, m.fds[0]);
     chan_msg_done(&m);
     return r;
 }
@@ -141,7 +159,7 @@ pid_t role_child_image(void)
         return -errno;
     auto_close int ours = pair[0];
     auto_close int theirs = pair[1];
-    pid_t pid = process_clone(CLONE_NEWUSER | CLONE_NEWNS, -1, NULL);
+    pid_t pid = process_clone(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWNET, -1, NULL);
     if (pid < 0)
         return pid;
     if (pid == 0) {

@@ -4,14 +4,11 @@
 #include "keeper/spawner.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <linux/capability.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -20,18 +17,33 @@
 
 #include "base/log.h"
 #include "ipc/channel.h"
+#include "keeper/filter.h"
 #include "keeper/keeper.h"
-#include "keeper/objects.h"
 #include "keeper/role_child.h"
+#include "keeper/role_view.h"
 #include "keeper/roles.h"
 #include "keeper/runtime/pool.h"
 #include "keeper/runtime/slot.h"
 #include "keeper/trees.h"
+#include "sys/caps.h"
 #include "sys/fd.h"
 #include "sys/process.h"
 #include "sys/rmtree.h"
 
 #define STOP_WAIT_MS 2000
+
+/*
+ * What building takes. Namespaces, mounts and id maps: SYS_ADMIN, SETUID, SETGID, SETPCAP, SYS_CHROOT. Files and nodes of other owners:
+ * CHOWN, DAC_OVERRIDE, FOWNER, FSETID, MKNOD. Loopback and sockets of a sandbox's network: NET_ADMIN, NET_BIND_SERVICE. Priority and end of
+ * what it started: SYS_NICE, SYS_RESOURCE, KILL. It may look into no process (SYS_PTRACE), and has nothing to do with modules, devices,
+ * clocks, raw sockets, audit or the kernel's log. Init has all capabilities again, in its own namespace alone.
+ */
+#define SPAWNER_CAPS                                                                            \
+    (CAP_BIT(CAP_SYS_ADMIN) | CAP_BIT(CAP_SETUID) | CAP_BIT(CAP_SETGID) | CAP_BIT(CAP_SETPCAP) | \
+     CAP_BIT(CAP_SYS_CHROOT) | CAP_BIT(CAP_CHOWN) | CAP_BIT(CAP_DAC_OVERRIDE) |                  \
+     CAP_BIT(CAP_FOWNER) | CAP_BIT(CAP_FSETID) | CAP_BIT(CAP_MKNOD) | CAP_BIT(CAP_NET_ADMIN) |   \
+     CAP_BIT(CAP_NET_BIND_SERVICE) | CAP_BIT(CAP_SYS_NICE) | CAP_BIT(CAP_SYS_RESOURCE) |         \
+     CAP_BIT(CAP_KILL))
 
 static int channel = -1; /* the keeper's end, or in the spawner the spawner's */
 static int spawner_pidfd = -1;
@@ -133,22 +145,17 @@ static void reap(void)
         tell(SPAWN_EXITED, &x, sizeof x, NULL, 0);
 }
 
-/*
- * Mounts that nobody else sees. Its copy of the trees would keep them busy at a clean stop. The data directory is opened again,
- * because mounts can be cloned only in the namespace that they are in.
- */
-static int own_mounts(void)
+/* Its files, its capabilities and the calls that whatever it starts could ever need. */
+static int confine(struct err *e)
 {
-    char path[sizeof keeper.conf.data_dir + 16];
+    int r = spawner_view_enter();
 
-    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-        return -errno;
-    snprintf(path, sizeof path, "%s/trees", keeper.conf.data_dir);
-    if (umount2(path, MNT_DETACH) < 0 && errno != EINVAL)
-        return -errno;
-    fd_close(&keeper.data_fd);
-    keeper.data_fd = open(keeper.conf.data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return keeper.data_fd < 0 ? -errno : objects_attach();
+    if (r < 0)
+        return err_sys(e, -r, "leave the host's file tree");
+    r = caps_limit(SPAWNER_CAPS);
+    if (r < 0)
+        return err_sys(e, -r, "drop capabilities");
+    return filter_spawner_load(e);
 }
 
 static void serve(void) __attribute__((noreturn));
@@ -160,11 +167,6 @@ static void serve(void)
     sigset_t set;
 
     log_init("spawner", LOG_L_INFO);
-    int error = own_mounts();
-    if (error < 0) {
-        log_error("spawner", "cannot have its own mounts: errno=%d", -error);
-        _exit(1);
-    }
     (void)prctl(PR_SET_NAME, "quicksandd-spwn");
     /* Inits whose monitor died come to us and not to the host's init. */
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -175,7 +177,7 @@ static void serve(void)
     sigaddset(&set, SIGCHLD);
     (void)sigprocmask(SIG_SETMASK, &set, NULL);
     int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (signals < 0 || cg_enter_monitors(&keeper.cg, &e) < 0) {
+    if (signals < 0 || cg_enter_monitors(&keeper.cg, &e) < 0 || confine(&e) < 0) {
         log_error("spawner", "%s", e.message);
         _exit(1);
     }

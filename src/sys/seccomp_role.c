@@ -167,6 +167,9 @@ int seccomp_role_install(unsigned groups, struct err *e)
     scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
     int r;
 
+    /* Nobody of the same user may look into it, or find its memory in a core file. */
+    (void)prctl(PR_SET_DUMPABLE, 0);
+
     if (ctx == NULL)
         return err_sys(e, ENOMEM, "make the syscall filter");
     (void)seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);   /* a tree; a list works as well */

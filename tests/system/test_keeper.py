@@ -633,7 +633,10 @@ def test_background(rig):
         pids = [p for p in processes(other.lib / "quicksandd") if os.readlink(f"/proc/{p}/exe") == str(other.lib / "quicksandd")]
         for pid in pids:
             os.kill(pid, signal.SIGTERM)
-        eventually(lambda: other.left() == [])
+        try:
+            eventually(lambda: other.left() == [])
+        except AssertionError:
+            raise AssertionError(other.left())
     finally:
         print(other.tail())
         other.purge()
