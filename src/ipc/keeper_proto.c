@@ -259,8 +259,8 @@ int keeper_configure_decode(struct keeper_configure *ret, const void *p, size_t 
     m.spool_bytes = wire_get_u64(&r);
     m.oom = wire_get_u8(&r);
     const void *cpus = wire_get_bytes(&r, sizeof m.cpus, &n);
-    if (!wire_end(&r) || n != sizeof m.cpus || m.nlayers > LIMIT_LAYERS + 1 || m.oom >= OOM_POLICIES)
     m.options = wire_get_u32(&r);
+    if (!wire_end(&r) || n != sizeof m.cpus || m.nlayers > LIMIT_LAYERS + 1 || m.oom >= OOM_POLICIES)
         return -EBADMSG;
     memcpy(m.cpus, cpus, sizeof m.cpus);
     *ret = m;
