@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -563,7 +564,13 @@ static void tick_configuring(struct sandbox *s, int64_t age_ms)
 static void tick_leaving(struct sandbox *s, int64_t age_ms)
 {
     struct err e = {0};
+    struct pollfd pf = {.fd = s->pidfd, .events = POLLIN};
 
+    /* Where its end could not be watched, it is looked at. */
+    if (s->pidfd >= 0 && s->exit_watch.fd < 0 && poll(&pf, 1, 0) == 1) {
+        monitor_gone(s);
+        evloop_want_idle(&keeper.loop);
+    }
     if (s->pidfd >= 0 && age_ms > MONITOR_EXIT_MS && !s->monitor_killed) {
         log_warn("sandbox", "id=%s its monitor does not end and is killed", s->entry.sandbox);
         (void)process_pidfd_signal(s->pidfd, SIGKILL);
