@@ -159,7 +159,7 @@ pid_t role_child_image(void)
         return -errno;
     auto_close int ours = pair[0];
     auto_close int theirs = pair[1];
-    pid_t pid = process_clone(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWNET, -1, NULL);
+    pid_t pid = process_clone(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWIPC, -1, NULL);
     if (pid < 0)
         return pid;
     if (pid == 0) {

@@ -123,6 +123,7 @@ int role_view_enter(enum role r, int layers)
     case ROLE_CONTROL:
         show_resolver(&v);
         show_tls(&v);
+        show(&v, c->registry_auth, 0);
         show_in(&v, c->data_dir, "control", VIEW_WRITE | VIEW_NEEDED);
         show_in(&v, c->run_dir, "node.sock", VIEW_NEEDED);
         break;
@@ -140,7 +141,7 @@ int role_view_enter(enum role r, int layers)
         show_in(&v, c->data_dir, "egress", VIEW_WRITE | VIEW_NEEDED);
         break;
     case ROLE_IMAGE:
-        show_etc(&v);
+        show_resolver(&v);
         show_in(&v, c->data_dir, "layers", VIEW_WRITE);
         v.entries[v.n - 1].mount = layers;
         break;
@@ -174,6 +175,7 @@ int spawner_view_enter(void)
     show_devices(&v);
     show_resolver(&v);
     show_tls(&v);
+    show(&v, keeper.conf.registry_auth, 0);
     show(&v, "/proc", VIEW_WRITE | VIEW_TREE);
     show(&v, "/sys", 0);
     show(&v, keeper.conf.run_dir, VIEW_NEEDED | VIEW_WRITE);
