@@ -3,6 +3,7 @@ Fixtures of the system tests.
 
 daemon       the instance that most tests share, with the image `base`
 tools        the name of an image of it with compilers, databases and the like
+suites       one with more languages and with test suites, for long tests
 api          a client of it (qsdaemon.Api)
 make_daemon  a factory of further instances, for tests that kill theirs: make_daemon(supervised=True)
 
@@ -34,7 +35,7 @@ def pytest_collection_modifyitems(config, items):
     items[:] = chosen
 
 
-IMAGES = ("tools",)
+IMAGES = ("tools", "suites")
 
 
 def make_image(name):
@@ -91,6 +92,12 @@ def daemon():
 def tools(daemon):
     daemon.import_image("tools", qsdaemon.packages_tar("tools"))
     return "tools"
+
+
+@pytest.fixture(scope="session")
+def suites(daemon):
+    daemon.import_image("suites", qsdaemon.packages_tar("suites"))
+    return "suites"
 
 
 @pytest.fixture

@@ -12,7 +12,19 @@ import re
 import pytest
 
 HERE = pathlib.Path(__file__).parent / "inside"
-SCRIPTS = [(p.stem, user) for p in sorted(HERE.glob("*.sh")) for user in re.search(r"^# as: (.*)", p.read_text(), re.M)[1].split()]
+
+
+def scripts(image):
+    """(script, user) of those that want this image; "tools" where they name none."""
+    found = []
+    for p in sorted(HERE.glob("*.sh")):
+        head = dict(re.findall(r"^# (as|image): (.*)", p.read_text(), re.M))
+        if head.get("image", "tools") == image:
+            found += [(p.stem, user) for user in head["as"].split()]
+    return found
+
+
+SCRIPTS = scripts("tools")
 PREPARE = """
 adduser --disabled-password --gecos '' --quiet dev
 echo 'dev ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/dev
@@ -26,13 +38,17 @@ def succeeds(api, sb, command, **fields):
     return r["stdout"]
 
 
+def prepare(api, sb):
+    succeeds(api, sb, ["bash", "-euc", PREPARE])
+    for path in HERE.glob("*.sh"):
+        r = api.put(f"/v1/sandboxes/{sb.id}/files", params={"path": f"/opt/scripts/{path.name}"}, content=path.read_bytes())
+        assert r.status_code == 201, r.text
+
+
 @pytest.fixture(scope="module")
 def box(daemon, tools):
     with daemon.api.sandbox(image=tools, timeout_s=7200) as sb:
-        succeeds(daemon.api, sb, ["bash", "-euc", PREPARE])
-        for path in HERE.glob("*.sh"):
-            r = daemon.api.put(f"/v1/sandboxes/{sb.id}/files", params={"path": f"/opt/scripts/{path.name}"}, content=path.read_bytes())
-            assert r.status_code == 201, r.text
+        prepare(daemon.api, sb)
         yield sb
 
 
