@@ -49,6 +49,9 @@ struct cmd {
 /* Parses; -1 = go on, else the exit code. */
 int cmd_parse(const struct cmd *d, int *argc, char **argv);
 
+/* Says how the command is used, on stderr; its usage_code. */
+int cmd_usage(const struct cmd *d);
+
 /* A command that is a family: "image import", "image ls". */
 struct subcommand {
     const char *name;

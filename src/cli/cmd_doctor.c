@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "cli/cmd.h"
+#include "cli/table.h"
 #include "cli/doctor/doctor.h"
 
 #define RUN_CONF "run.conf"     /* what `make run` writes into the data directory */
@@ -58,10 +59,9 @@ static void print_json(const struct doctor *d, const char *path)
     json_t *o = json_pack("{s:b, s:i, s:i, s:o*, s:O, s:o}", "ready", d->missing == 0, "missing", d->missing, "degraded",
                           d->degraded, "config", path != NULL ? json_string(path) : json_null(), "checks", d->checks, "daemon",
                           d->daemon != NULL ? json_incref(d->daemon) : json_null());
-    auto_free char *out = json_dumps(o, JSON_INDENT(2));
 
+    table_json(o);
     json_decref(o);
-    printf("%s\n", out);
 }
 
 int cmd_doctor(int argc, char **argv)

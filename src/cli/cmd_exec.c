@@ -20,16 +20,33 @@ static int start_failed(const struct err *e)
     return cmd_fail(e, EXIT_OURS);
 }
 
-/* Says why a command ended that did not end by itself. */
-static int exit_code(const json_t *exec)
+static void say_ended(const char *what, const json_t *exit)
 {
-    const json_t *x = json_object_get(exec, "exit"), *shell = json_object_get(exec, "shell_code");
-    const char *reason = json_string_value(json_object_get(x, "reason"));
-    const char *message = json_string_value(json_object_get(x, "message"));
+    const char *reason = json_string_value(json_object_get(exit, "reason"));
+    const char *message = json_string_value(json_object_get(exit, "message"));
 
-    if (reason != NULL && strcmp(reason, "exited") != 0 && strcmp(reason, "signaled") != 0)
-        fprintf(stderr, "quicksand: the command was ended: %s%s%s\n", reason, message != NULL && *message ? ": " : "",
-                message != NULL ? message : "");
+    fprintf(stderr, "quicksand: the %s was ended: %s%s%s\n", what, reason != NULL ? reason : "unknown",
+            message != NULL && *message != '\0' ? ": " : "", message != NULL ? message : "");
+}
+
+/* Says why a command ended that did not end by itself; the sandbox knows, where that took it along. */
+static int exit_code(struct client *cl, const char *sandbox, const json_t *exec)
+{
+    const json_t *x = json_object_get(exec, "exit"), *shell = json_object_get(exec, "shell_code"), *end = NULL;
+    const char *reason = json_string_value(json_object_get(x, "reason"));
+    json_t *sb = NULL;
+    struct err ignored;
+
+    if (reason != NULL && strcmp(reason, "terminated") == 0) {
+        auto_free char *path = client_path("/v1/sandboxes/%s?wait=exit&timeout_s=5", sandbox);
+        if (client_json(cl, "GET", path, NULL, &sb, &ignored) == 0)
+            end = json_object_get(sb, "exit");
+    }
+    if (json_is_object(end))
+        say_ended("sandbox", end);
+    else if (reason != NULL && strcmp(reason, "exited") != 0 && strcmp(reason, "signaled") != 0)
+        say_ended("command", x);
+    json_decref(sb);
     return json_is_integer(shell) ? (int)json_integer_value(shell) : EXIT_OURS;
 }
 
@@ -61,7 +78,7 @@ int exec_attached(struct client *cl, const char *sandbox, const struct command_a
         return cmd_fail(&e, EXIT_OURS);
     if (exec == NULL)
         return 128 + sig;
-    int code = exit_code(exec);
+    int code = exit_code(cl, sandbox, exec);
     json_decref(exec);
     return code;
 }
@@ -92,10 +109,8 @@ int cmd_exec(int argc, char **argv)
     if (done >= 0)
         return done;
     int skip = strcmp(argv[1], "--") == 0 ? 2 : 1;
-    if (argc <= skip) {
-        fprintf(stderr, "usage: quicksand %s\n", d.usage);
-        return EXIT_OURS;
-    }
+    if (argc <= skip)
+        return cmd_usage(&d);
     return run_in(argv[0], &c, argc - skip, argv + skip);
 }
 

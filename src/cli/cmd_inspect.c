@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "cli/cmd.h"
+#include "cli/table.h"
 
 int cmd_inspect(int argc, char **argv)
 {
@@ -27,8 +28,7 @@ int cmd_inspect(int argc, char **argv)
     int r = client_json(&cl, "GET", path, NULL, &o, &e);
     if (r < 0)
         return cmd_fail(&e, EXIT_FAILED);
-    auto_free char *text = json_dumps(o, JSON_INDENT(2));
+    table_json(o);
     json_decref(o);
-    printf("%s\n", text);
     return 0;
 }

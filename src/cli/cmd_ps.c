@@ -54,7 +54,25 @@ static json_t *command_text(const json_t *command)
     return json_string(json_is_string(command) ? json_string_value(command) : buf_str(&b));
 }
 
-static void print(const json_t *items)
+/* Id of an image -> the name it has now. Empty where the token may not list images: ids are shown then. */
+static json_t *image_names(struct client *cl)
+{
+    json_t *names = json_object(), *page = NULL, *image;
+    struct err ignored;
+    size_t i;
+
+    if (client_json(cl, "GET", "/v1/images?limit=1000", NULL, &page, &ignored) < 0)
+        return names;
+    json_array_foreach(json_object_get(page, "items"), i, image) {
+        const char *name = table_text(json_object_get(image, "names"));
+        if (*name != '\0')
+            json_object_set_new(names, table_text(json_object_get(image, "id")), json_string(name));
+    }
+    json_decref(page);
+    return names;
+}
+
+static void print(const json_t *items, const json_t *names)
 {
     json_t *rows = json_pack("[[s,s,s,s,s,s]]", "ID", "NAME", "IMAGE", "STATE", "AGE", "COMMAND");
     const json_t *sb;
@@ -64,21 +82,15 @@ static void print(const json_t *items)
         const char *state = table_text(json_object_get(sb, "state"));
         const char *reason = table_text(json_object_get(json_object_get(sb, "exit"), "reason"));
         auto_free char *age = table_age(json_object_get(sb, "created_at"));
+        const char *image = table_text(json_object_get(sb, "image")), *name = table_text(json_object_get(names, image));
         auto_free char *how = *reason != '\0' ? mem_printf("%s (%s)", state, reason) : mem_strdup(state);
         json_t *row = json_pack("[s,s,s,s,s,o]", table_text(json_object_get(sb, "id")),
-                                table_text(json_object_get(sb, "name")), table_text(json_object_get(sb, "image")), how,
-                                age, command_text(json_object_get(sb, "command")));
+                                table_text(json_object_get(sb, "name")), *name != '\0' ? name : image, how, age,
+                                command_text(json_object_get(sb, "command")));
         json_array_append_new(rows, row);
     }
     table_print(rows);
     json_decref(rows);
-}
-
-static void print_json(const json_t *items)
-{
-    auto_free char *text = json_dumps(items, JSON_INDENT(2));
-
-    printf("%s\n", text);
 }
 
 int cmd_ps(int argc, char **argv)
@@ -111,13 +123,16 @@ int cmd_ps(int argc, char **argv)
     if (items == NULL)
         return cmd_fail(&e, EXIT_FAILED);
     size_t i;
-    if (quiet)
+    if (quiet) {
         json_array_foreach(items, i, sb)
             printf("%s\n", table_text(json_object_get(sb, "id")));
-    else if (strcmp(format, "json") == 0)
-        print_json(items);
-    else
-        print(items);
+    } else if (strcmp(format, "json") == 0) {
+        table_json(items);
+    } else {
+        json_t *names = image_names(&cl);
+        print(items, names);
+        json_decref(names);
+    }
     json_decref(items);
     return 0;
 }

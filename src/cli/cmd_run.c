@@ -77,10 +77,8 @@ int cmd_run(int argc, char **argv)
         argc -= 2;
         argv += 2;
     }
-    if (argc == 0) {
-        fprintf(stderr, "usage: quicksand %s\n", d.usage);
-        return EXIT_OURS;
-    }
+    if (argc == 0)
+        return cmd_usage(&d);
     if (s.timeout == NULL)
         s.timeout = "none";             /* the command's end is the sandbox's; idle_timeout_s covers our own death */
     json_t *body = sandbox_body(&s, &e);

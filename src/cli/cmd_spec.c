@@ -8,6 +8,16 @@
 #include "base/mem.h"
 #include "cli/cmd.h"
 
+int cmd_usage(const struct cmd *d)
+{
+    size_t n = strspn(d->usage, "abcdefghijklmnopqrstuvwxyz ");     /* the name: up to the first option or WORD */
+
+    while (n > 0 && d->usage[n - 1] == ' ')
+        n--;
+    fprintf(stderr, "usage: quicksand %s ('quicksand %.*s --help' tells more)\n", d->usage, (int)n, d->usage);
+    return d->usage_code;
+}
+
 int cmd_parse(const struct cmd *d, int *argc, char **argv)
 {
     bool help = false;
@@ -26,8 +36,7 @@ int cmd_parse(const struct cmd *d, int *argc, char **argv)
     } else if (r < 0) {
         result = cmd_fail(&e, d->usage_code);
     } else if (*argc < d->min_words || (d->max_words >= 0 && *argc > d->max_words)) {
-        fprintf(stderr, "usage: quicksand %s\n", d->usage);
-        result = d->usage_code;
+        result = cmd_usage(d);
     }
     free(all);
     return result;

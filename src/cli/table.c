@@ -24,7 +24,10 @@ void table_print(const json_t *rows)
         json_array_foreach((json_t *)(uintptr_t)row, j, cell) {
             for (const char *p = json_string_value(cell); *p != '\0'; p++)
                 (void)putchar((unsigned char)*p < 0x20 || *p == 0x7f ? '?' : *p);
-            if (j + 1 < n)
+            bool more = false;          /* nothing is put behind the last text of a line */
+            for (size_t k = j + 1; k < n; k++)
+                more = more || json_string_length(json_array_get(row, k)) > 0;
+            if (more)
                 printf("%*s", (int)(width[j] - json_string_length(cell) + 2), "");
         }
         (void)putchar('\n');
@@ -65,4 +68,12 @@ const char *table_text(const json_t *v)
     const char *text = json_string_value(json_is_array(v) ? json_array_get(v, 0) : v);
 
     return text != NULL ? text : "";
+}
+
+void table_json(const json_t *v)
+{
+    /* As many digits as the server sends: 17 would show how numbers are stored, 0.1 as 0.10000000000000001. */
+    auto_free char *text = json_dumps(v, JSON_INDENT(2) | JSON_REAL_PRECISION(16));
+
+    printf("%s\n", text != NULL ? text : "null");
 }

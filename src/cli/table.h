@@ -19,4 +19,7 @@ json_t *table_join(const json_t *texts);
 /* The first string of an array, or the string itself, or "". */
 const char *table_text(const json_t *v);
 
+/* As indented JSON, with a newline, on stdout. */
+void table_json(const json_t *v);
+
 #endif

@@ -165,7 +165,7 @@ int spool_exec(int run_fd, const char *sandbox, const char *exec_id, struct exec
             found = true;
         }
     if (!found)
-        return err_set(e, ERR_NOT_FOUND, "no exec %s in sandbox %s", exec_id, sandbox);
+        return err_param(e, ERR_NOT_FOUND, "exec_id", "no exec %s in sandbox %s", exec_id, sandbox);
     return 0;
 }
 

@@ -375,3 +375,20 @@ def test_output_survives_a_server_that_restarts(make_daemon, cli):
     out, err = p.communicate(timeout=60)
     assert out == b"".join(b"%d\n" % n for n in range(1, 81)), err
     assert p.returncode == 4
+
+
+def test_what_a_newcomer_meets(cli, box):
+    """Messages and tables say what helps: names of images, why there is no log, which limit ended a command."""
+    table = cli("ps", check=0).stdout.decode().splitlines()
+    row = next(line for line in table if box in line.split())
+    assert row.split()[2] == "base" and table[0].split() == ["ID", "NAME", "IMAGE", "STATE", "AGE", "COMMAND"]
+    assert all(line == line.rstrip() for line in table)
+    r = cli("logs", box)
+    assert r.returncode == 1 and "was made without a command" in one_line(r)
+    r = cli("run", "--timeout", "1", "--", "sleep", "60")
+    assert r.returncode == 137 and r.stderr.startswith(b"quicksand: the sandbox was ended: timeout"), r
+    r = cli("exec", box)
+    assert r.returncode == 125 and r.stderr.decode() == ("usage: quicksand exec [options] SANDBOX COMMAND [ARG...] "
+                                                         "('quicksand exec --help' tells more)\n")
+    r = cli("image", "rm")
+    assert r.returncode == 2 and b"('quicksand image rm --help' tells more)" in r.stderr

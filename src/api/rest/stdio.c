@@ -99,10 +99,16 @@ static void looked(struct call *c, void *state, const ProtobufCMessage *reply, c
     static const struct exec_reader_ops ops = {.on_data = on_data, .on_end = on_end};
     const Quicksand__Node__Exec *x = (const Quicksand__Node__Exec *)reply;
     struct output *o = state;
-    struct err range;
+    struct err range, none;
 
     if (reply == NULL) {
+        bool entry = strcmp(o->exec_id, ENTRY_EXEC_ID) == 0;
         free(o);
+        if (entry && e->code == ERR_NOT_FOUND && strcmp(e->param, "exec_id") == 0) {
+            (void)err_set(&none, ERR_NOT_FOUND, "sandbox %s was made without a command, so it has no output of its own", call_param(c, "id"));
+            err_hint(&none, "what its execs wrote is at /v1/sandboxes/{id}/execs/{exec_id}/stdout and stderr");
+            e = &none;
+        }
         call_fail(c, e);
         return;
     }
