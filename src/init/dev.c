@@ -89,6 +89,8 @@ int dev_build(struct init *in, struct fault *f)
         if (symlink(links[i].target, to) < 0)
             return fault_set(f, to);
     }
+    if (figures_bind(in, f) < 0)
+        return -1;
     if (k_umount2("nodes", KERNEL_MNT_DETACH) < 0)
         return fault_set(f, "dev nodes");
     if (directory_bind("shm", "dev/shm", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,

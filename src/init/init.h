@@ -37,6 +37,8 @@ struct fault {
     char step[64];
 };
 
+enum { FIGURES_CPU = 2 };             /* files that list processors */
+
 struct exec_slot {
     uint32_t seq;
     pid_t pid;                      /* 0 = free */
@@ -50,6 +52,7 @@ struct init {
     int signals;                    /* signalfd of SIGCHLD */
     int nesting;                    /* max_user_namespaces of the sandbox's namespace, until SETUP */
     int staging;                    /* the one tmpfs; root of the slot until SETUP */
+    int cpu_files[FIGURES_CPU];     /* detached binds of them, until SETUP */
     int etc[ETC_MAX];               /* detached binds of the generated files */
     struct exec_slot execs[EXEC_SLOTS];
     uint32_t nexecs;                /* high-water mark of `execs` */
@@ -99,6 +102,11 @@ bool reap(struct init *in);             /* a bounded number of dead children; tr
 struct exec_slot *execs_add(struct init *in, uint32_t seq, pid_t pid);  /* NULL = table full */
 struct exec_slot *execs_by_seq(struct init *in, uint32_t seq);
 bool execs_full(const struct init *in);
+
+/* figures.c: binds the monitor's files over those of /proc; then, at SETUP, where all commands run. */
+int figures_bind(struct init *in, struct fault *f);
+int figures_of_cpus(struct init *in, const uint8_t *cpus, struct fault *f);
+void cpus_use(const uint8_t *cpus);
 
 /* oom.c: one OOM message; replies OOM_R. */
 void oom_answer(struct init *in, const struct init_oom *m);

@@ -48,6 +48,7 @@ static int handle(struct init *in, const struct chan_msg *m)
 {
     struct init_exec x;
     struct init_signal s;
+    struct init_cpus cpus;
     struct init_oom oom;
 
     switch (m->type) {
@@ -60,6 +61,11 @@ static int handle(struct init *in, const struct chan_msg *m)
         if (init_signal_decode(&s, m->data, m->len) < 0)
             return -EBADMSG;
         signal_send(in, &s);
+        return 0;
+    case INIT_CPUS:
+        if (init_cpus_decode(&cpus, m->data, m->len) < 0)
+            return -EBADMSG;
+        cpus_use(cpus.cpus);
         return 0;
     case INIT_OOM:
         if (init_oom_decode(&oom, m->data, m->len) < 0)

@@ -166,6 +166,8 @@ int setup_run(struct init *in, const struct init_setup *s, const int *fds, int n
     auto_close int root = open("r", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return fault_set(f, "root");
+    if (figures_of_cpus(in, s->cpus, f) < 0)
+        return -1;
     if (tree_move(root, "proc", f) < 0 || tree_move(root, "dev", f) < 0 || tree_move(root, "sys", f) < 0 ||
         etc_bind(in, root, f) < 0)
         return -1;

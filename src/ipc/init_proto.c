@@ -6,6 +6,7 @@
 #include "ipc/init_proto.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define SIGNAL_MAX 64
 #define EXEC_FLAGS                                                                          \
@@ -15,6 +16,17 @@
 static size_t done(const struct wire_writer *w)
 {
     return w->failed ? 0 : w->len;
+}
+
+static void get_cpus(struct wire_reader *r, uint8_t ret[KEEPER_CPUS])
+{
+    size_t n;
+    const void *p = wire_get_bytes(r, KEEPER_CPUS, &n);
+
+    if (p == NULL || n != KEEPER_CPUS)
+        wire_fail(r);
+    else
+        memcpy(ret, p, n);
 }
 
 size_t init_setup_encode(const struct init_setup *m, void *out, size_t size)
@@ -29,6 +41,7 @@ size_t init_setup_encode(const struct init_setup *m, void *out, size_t size)
     wire_put_bool(&w, m->volatile_upper);
     wire_put_bool(&w, m->no_new_privs);
     wire_put_bool(&w, m->user_namespaces);
+    wire_put_bytes(&w, m->cpus, sizeof m->cpus);
     return done(&w);
 }
 
@@ -45,6 +58,7 @@ int init_setup_decode(struct init_setup *ret, const void *p, size_t n)
     m.volatile_upper = wire_get_bool(&r);
     m.no_new_privs = wire_get_bool(&r);
     m.user_namespaces = wire_get_bool(&r);
+    get_cpus(&r, m.cpus);
     /* One more than LIMIT_LAYERS: the scaffold. */
     if (!wire_end(&r) || m.nlayers == 0 || m.nlayers > LIMIT_LAYERS + 1)
         return -EBADMSG;
@@ -187,6 +201,28 @@ int init_signal_decode(struct init_signal *ret, const void *p, size_t n)
     m.signal = wire_get_i32(&r);
     m.scope = wire_get_u8(&r);
     if (!wire_end(&r) || m.signal < 0 || m.signal > SIGNAL_MAX || m.scope > INIT_SIG_ALL)
+        return -EBADMSG;
+    *ret = m;
+    return 0;
+}
+
+size_t init_cpus_encode(const struct init_cpus *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_bytes(&w, m->cpus, sizeof m->cpus);
+    return done(&w);
+}
+
+int init_cpus_decode(struct init_cpus *ret, const void *p, size_t n)
+{
+    struct init_cpus m = {0};
+    struct wire_reader r;
+
+    wire_read(&r, p, n);
+    get_cpus(&r, m.cpus);
+    if (!wire_end(&r))
         return -EBADMSG;
     *ret = m;
     return 0;

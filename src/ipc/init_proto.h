@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/limits.h"
+#include "ipc/keeper_proto.h"
 #include "ipc/wire.h"
 
 enum init_type {
@@ -23,6 +24,7 @@ enum init_type {
     INIT_SIGNAL,        /* monitor -> init: struct init_signal; no reply */
     INIT_OOM,           /* monitor -> init: struct init_oom: who is being killed? */
     INIT_OOM_R,         /* init -> monitor: struct init_oom_r */
+    INIT_CPUS,          /* monitor -> init: struct init_cpus: where later commands run; no reply */
 };
 
 /*
@@ -44,6 +46,7 @@ struct init_setup {
     bool volatile_upper;        /* overlay mounted `volatile` */
     bool no_new_privs;          /* setuid programs gain nothing */
     bool user_namespaces;       /* may be nested; then the filter must let mounts through */
+    uint8_t cpus[KEEPER_CPUS];  /* as in keeper_configure */
 };
 
 struct init_ready {
@@ -96,6 +99,10 @@ struct init_signal {
     uint8_t scope;
 };
 
+struct init_cpus {
+    uint8_t cpus[KEEPER_CPUS];
+};
+
 struct init_oom {
     uint32_t tag;
 };
@@ -113,6 +120,7 @@ size_t init_exec_encode(const struct init_exec *m, void *out, size_t size);
 size_t init_started_encode(const struct init_started *m, void *out, size_t size);
 size_t init_exited_encode(const struct init_exited *m, void *out, size_t size);
 size_t init_signal_encode(const struct init_signal *m, void *out, size_t size);
+size_t init_cpus_encode(const struct init_cpus *m, void *out, size_t size);
 size_t init_oom_encode(const struct init_oom *m, void *out, size_t size);
 size_t init_oom_r_encode(const struct init_oom_r *m, void *out, size_t size);
 /* 0 or -EBADMSG; strings are copied, byte slices borrow from `p`. */
@@ -122,6 +130,7 @@ int init_exec_decode(struct init_exec *ret, const void *p, size_t n);
 int init_started_decode(struct init_started *ret, const void *p, size_t n);
 int init_exited_decode(struct init_exited *ret, const void *p, size_t n);
 int init_signal_decode(struct init_signal *ret, const void *p, size_t n);
+int init_cpus_decode(struct init_cpus *ret, const void *p, size_t n);
 int init_oom_decode(struct init_oom *ret, const void *p, size_t n);
 int init_oom_r_decode(struct init_oom_r *ret, const void *p, size_t n);
 

@@ -29,7 +29,12 @@ enum monitor_fd {
     MON_FD_DEVPTS = 11,     /* root of the devpts that is /dev/pts inside */
     MON_FD_OOM = 12,        /* told of by the kernel when the memory limit is reached: an eventfd (v1), memory.events (v2), or
                                anything else where there is neither */
-    MON_FD_END = 13,
+    MON_FD_MEMINFO = 13,    /* files that are bound over those of /proc and /sys inside, O_WRONLY */
+    MON_FD_STAT = 14,
+    MON_FD_LOADAVG = 15,
+    MON_FD_CPUINFO = 16,
+    MON_FD_ONLINE = 17,     /* devices/system/cpu/online */
+    MON_FD_END = 18,
 };
 
 #endif

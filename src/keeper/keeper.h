@@ -10,6 +10,7 @@
  * roles.c     control, node, egress, image: start, restart, stop
  * request.c   keeper.sock: messages in, replies out
  * sandbox.c   create, end, destroy                 ledger.c    what must be known after a restart
+ * budget.c    memory that is set aside            cpus.c      which processors a sandbox runs on
  * recover.c   the state found at start             sweep.c     control groups to be removed
  * runtime/    cgroup.c the control groups; slot.c builds a slot; pool.c keeps slots ready;
  *             rootfs.c the mounts of a sandbox

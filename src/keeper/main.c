@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "keeper/cpus.h"
 #include "keeper/filter.h"
 #include "keeper/keeper.h"
 #include "keeper/ledger.h"
@@ -193,6 +194,7 @@ static int prepare(struct err *e)
 
 static int run(struct err *e)
 {
+    cpus_init();
     sandbox_init();
     if (spawner_start(e) < 0 || watch_signals(e) < 0)
         return -1;

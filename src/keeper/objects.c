@@ -49,6 +49,10 @@ static const struct {
     {"type", "772\n"},           {"uevent", "INTERFACE=lo\nIFINDEX=1\n"},
 };
 
+#define X(name) name,
+static const char *const figures[OBJECTS_FIGURES] = {FIGURES(X)};
+#undef X
+
 static int fill_sys(int root)
 {
     char name[64];
@@ -101,6 +105,25 @@ static int make_nodes(int dir, uint32_t owner)
     return 0;
 }
 
+static int make_figures(int dir, uint32_t owner)
+{
+    for (size_t i = 0; i < array_len(figures); i++) {
+        auto_close int fd = openat(dir, figures[i], O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+        if (fd < 0 || fchown(fd, owner, owner) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+int objects_figure(uint32_t slot, int which)
+{
+    char name[32];
+
+    snprintf(name, sizeof name, "%" PRIu32 "/%s", slot, figures[which]);
+    int fd = openat(keeper.objects_fd, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? -errno : fd;
+}
+
 int objects_dev(uint32_t slot, uint32_t owner, int *ret_mount, struct err *e)
 {
     char name[16];
@@ -111,6 +134,8 @@ int objects_dev(uint32_t slot, uint32_t owner, int *ret_mount, struct err *e)
         return err_sys(e, errno, "make a directory of device nodes");
     auto_close int dir = openat(keeper.objects_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int r = dir < 0 ? -errno : make_nodes(dir, owner);
+    if (r == 0)
+        r = make_figures(dir, owner);
     if (r < 0)
         return err_sys(e, -r, "make device nodes");
     *ret_mount = mount_clone(keeper.objects_fd, name, DEV_ATTRIBUTES, -1);
@@ -133,5 +158,7 @@ void objects_forget(uint32_t slot)
         return;                 /* a sandbox that a former keeper made */
     for (size_t i = 0; i < array_len(nodes); i++)
         (void)unlinkat(dir, nodes[i].name, 0);
+    for (size_t i = 0; i < array_len(figures); i++)
+        (void)unlinkat(dir, figures[i], 0);
     (void)unlinkat(keeper.objects_fd, name, AT_REMOVEDIR);
 }

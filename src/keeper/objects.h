@@ -16,8 +16,13 @@
 int objects_make(struct err *e);
 /* In the spawner, which has a mount namespace of its own: mounts it there, so that it can be cloned. */
 int objects_attach(void);
-/* In the builder: device nodes for one slot, owned by root of it, and a detached mount of them. */
+/* What the monitor writes and the sandbox sees in place of the kernel's files; in the order of the monitor's descriptors. */
+#define FIGURES(X) X("meminfo") X("stat") X("loadavg") X("cpuinfo") X("online")
+enum { OBJECTS_FIGURES = 5 };
+/* In the builder: device nodes for one slot, owned by root of it, and files for figures, and a detached mount of them. */
 int objects_dev(uint32_t slot, uint32_t owner, int *ret_mount, struct err *e);
+/* In the builder, for the monitor: one of the figures' files, to write. Descriptor or -errno. */
+int objects_figure(uint32_t slot, int which);
 /* In the builder: a detached read-only mount of the /sys tree. */
 int objects_sys(int *ret_mount, struct err *e);
 /* In the keeper, when the slot is gone. */

@@ -190,12 +190,13 @@ static int on_destroy(const struct chan_msg *m, struct reply_to to, struct err *
 static int on_limits(const struct chan_msg *m, struct reply_to to, struct err *e)
 {
     struct keeper_limits limits;
+    uint8_t cpus[KEEPER_CPUS];
 
     if (keeper_limits_decode(&limits, m->data, m->len) < 0)
         return err_set(e, ERR_MALFORMED, "malformed limits");
-    if (validate_limits(&limits, e) < 0 || sandbox_set_limits(&limits, e) < 0)
+    if (validate_limits(&limits, e) < 0 || sandbox_set_limits(&limits, cpus, e) < 0)
         return -1;
-    reply_result(to, 0, NULL);
+    request_reply(to, NULL, cpus, sizeof cpus, -1);
     return 0;
 }
 

@@ -20,6 +20,8 @@
 #include "base/mem.h"
 #include "ipc/channel.h"
 #include "ipc/wire.h"
+#include "keeper/budget.h"
+#include "keeper/cpus.h"
 #include "keeper/keeper.h"
 #include "keeper/runtime/pool.h"
 #include "keeper/runtime/rootfs.h"
@@ -53,6 +55,7 @@ struct sandbox {
     struct watch exit_watch, chan_watch;
     bool monitor_killed;
     uint64_t request_bytes; /* of memory, set aside for it while it lives */
+    struct cpu_part cpus;
     struct waiter *waiters; /* destroys to be answered */
     struct sandbox *next;   /* in `waiting` or `leaving` */
 };
@@ -61,7 +64,6 @@ static struct map sandboxes;
 static struct sandbox *waiting, **waiting_end = &waiting; /* first come, first served */
 static struct sandbox *leaving;
 static uint32_t nwaiting, nalive;
-static uint64_t requested_bytes; /* by all that live */
 static uint8_t space[LIMIT_CHANNEL_INLINE];
 
 static void tick(struct timer *t);
@@ -72,22 +74,15 @@ void sandbox_init(void)
     map_init(&sandboxes);
 }
 
-static void request_memory(struct sandbox *s, uint64_t bytes)
-{
-    if (s->request_bytes == bytes)
-        return;
-    requested_bytes += bytes - s->request_bytes;
-    s->request_bytes = bytes;
-    cg_request_total(&keeper.cg, requested_bytes);
-}
-
 static void set_phase(struct sandbox *s, enum phase p)
 {
     bool was = s->phase < ENDED, is = p < ENDED;
 
     nalive += (uint32_t)is - (uint32_t)was;
-    if (was && !is)
-        request_memory(s, 0);
+    if (was && !is) {
+        budget_set(&s->request_bytes, 0);
+        cpus_release(&s->cpus);
+    }
     s->phase = p;
     s->since_ms = clock_boot_ms();
     if (p != LIVE && p != ENDED && !evloop_timer_is_set(&ticker))
@@ -400,6 +395,8 @@ static int send_configure(struct sandbox *s, const struct kit *k, struct err *e)
     };
     uint8_t bytes[1024];
 
+    cpus_take(&s->cpus, m->r.cpu_milli);
+    cpus_set(&s->cpus, c.cpus);
     memcpy(c.sandbox, m->sandbox, sizeof c.sandbox);
     memcpy(c.hostname, m->hostname, sizeof c.hostname);
     size_t n = keeper_configure_encode(&c, bytes, sizeof bytes);
@@ -465,19 +462,6 @@ static void begin_or_fail(struct sandbox *s, struct slot *slot)
     slot_free(slot);
 }
 
-/* Whether `bytes` more can be set aside. */
-static int admit_request(uint64_t bytes, struct err *e)
-{
-    uint64_t most = keeper.memory_bytes / 100 * keeper.conf.memory_request_percent;
-
-    if (bytes <= most && requested_bytes <= most - bytes)
-        return 0;
-    return err_param(e, ERR_CAPACITY, "memory_request_mb",
-                     "of the %" PRIu64 " MiB that sandboxes of this node may have set aside for them %" PRIu64
-                     " MiB are taken; %" PRIu64 " MiB more are asked for",
-                     most >> 20, requested_bytes >> 20, bytes >> 20);
-}
-
 static int admit(const struct keeper_create *m, struct err *e)
 {
     if (map_get(&sandboxes, m->sandbox) != NULL)
@@ -485,7 +469,7 @@ static int admit(const struct keeper_create *m, struct err *e)
     if (nalive >= keeper.conf.max_sandboxes)
         return err_set(e, ERR_CAPACITY, "this node has its maximum of %" PRIu32 " sandboxes",
                        keeper.conf.max_sandboxes);
-    if (m->r.memory_request_bytes != 0 && admit_request(m->r.memory_request_bytes, e) < 0)
+    if (m->r.memory_request_bytes != 0 && budget_check(m->r.memory_request_bytes, e) < 0)
         return -1;
     for (uint32_t i = 0; i < m->nlayers; i++)
         if (rootfs_check_layer(m->layers[i], e) < 0)
@@ -504,7 +488,7 @@ void sandbox_create(const struct keeper_create *m, struct reply_to to)
     struct sandbox *s = add(m->sandbox);
     s->creator = to;
     s->want = mem_dup(m, sizeof *m);
-    request_memory(s, m->r.memory_request_bytes);
+    budget_set(&s->request_bytes, m->r.memory_request_bytes);
     memcpy(s->entry.delta, m->delta, sizeof s->entry.delta);
     s->entry.nlayers = m->nlayers;
     s->entry.layers = mem_dup(m->layers, m->nlayers * sizeof m->layers[0]);
@@ -611,7 +595,7 @@ static void tick(struct timer *t)
 
 /* ---- questions ---- */
 
-int sandbox_set_limits(const struct keeper_limits *m, struct err *e)
+int sandbox_set_limits(const struct keeper_limits *m, uint8_t ret_cpus[KEEPER_CPUS], struct err *e)
 {
     struct sandbox *s = map_get(&sandboxes, m->sandbox);
     uint64_t request = m->r.memory_request_bytes;
@@ -620,11 +604,13 @@ int sandbox_set_limits(const struct keeper_limits *m, struct err *e)
         return err_set(e, ERR_NOT_FOUND, "no sandbox %s", m->sandbox);
     if (s->phase != LIVE)
         return err_set(e, ERR_CONFLICT, "sandbox %s is not running", m->sandbox);
-    if (request > s->request_bytes && admit_request(request - s->request_bytes, e) < 0)
+    if (request > s->request_bytes && budget_check(request - s->request_bytes, e) < 0)
         return -1;
     if (cg_limit(&keeper.cg, s->entry.slot, &m->r, e) < 0)
         return -1;
-    request_memory(s, request);
+    budget_set(&s->request_bytes, request);
+    cpus_take(&s->cpus, m->r.cpu_milli);
+    cpus_set(&s->cpus, ret_cpus);
     return 0;
 }
 
@@ -715,7 +701,7 @@ void sandbox_adopt(struct ledger_entry *l, int pidfd, bool destroy)
         destroy = true; /* out of descriptors: what cannot be watched cannot be kept */
     set_phase(s, pidfd >= 0 ? LIVE : ENDED);
     if (pidfd >= 0)
-        request_memory(s, cg_request(&keeper.cg, s->entry.slot));
+        budget_set(&s->request_bytes, cg_request(&keeper.cg, s->entry.slot));
     if (destroy)
         leave(s);
 }

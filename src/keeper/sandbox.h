@@ -23,7 +23,8 @@ void sandbox_init(void);
 void sandbox_create(const struct keeper_create *m, struct reply_to to);
 void sandbox_destroy(const char *id, struct reply_to to);
 
-int sandbox_set_limits(const struct keeper_limits *m, struct err *e);
+/* *ret_cpus: where it runs from now on. */
+int sandbox_set_limits(const struct keeper_limits *m, uint8_t ret_cpus[KEEPER_CPUS], struct err *e);
 bool sandbox_uses_layer(const char *layer);
 bool sandbox_is_known(const char *id);
 bool sandbox_uses_slot(

@@ -153,7 +153,8 @@ static void start(struct exec *e, const struct mon_exec *m)
         mon.init_full = true;
         watch_change(MON_FD_INIT, EPOLLIN | EPOLLOUT, SRC_INIT, 0);
     }
-    /* Another failure means that init is gone, which its pidfd tells. */
+    /* Another failure means that init is gone, which its pidfd tells. Init is at work; this is for what it starts. */
+    figures_command_starts();
     e->oom_start = usage_oom_kills();
 }
 

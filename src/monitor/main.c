@@ -118,6 +118,7 @@ static void run_timers(void)
     peers_run_timers();
     ending_run_timers();
     oom_run_timers();
+    figures_run_timers();
     buffers_run_timers();
 }
 
@@ -170,6 +171,7 @@ int main(void)
     (void)signal(SIGINT, SIG_IGN);
     (void)fd_raise_limit();     /* with less, execs are refused sooner */
     mon.now_ms = clock_boot_ms();
+    figures_start();
     peers_init();
     mon.epoll = epoll_create1(EPOLL_CLOEXEC);
     if (mon.epoll < 0 || fd_set_nonblock(MON_FD_KEEPER, true) < 0 ||

@@ -6,7 +6,7 @@
  *
  * Who calls whom: main.c runs the loop and hands events to setup.c (keeper and init until READY),
  * peers.c (connections) -> requests.c (what they ask), exec_life.c (what init says) -> execs.c (the
- * table), oom.c (memory limit), spool.c (output), input.c (stdin), groups.c (cgroups and prepared pipes), ending.c (deadlines and
+ * table), oom.c (memory limit), figures.c (/proc inside), spool.c (output), input.c (stdin), groups.c (cgroups and prepared pipes), ending.c (deadlines and
  * the end), usage.c (counters), files.c (status, journal, exit record).
  */
 #ifndef QS_MONITOR_MONITOR_H
@@ -270,6 +270,9 @@ void ending_run_timers(void);
 void usage_open(void);
 void usage_fill(struct sandbox_record *r);
 uint64_t usage_oom_kills(void);
+uint64_t usage_key(const char *text, const char *v2, const char *v1);    /* of memory.stat, by the names of both versions */
+uint64_t usage_memory_limit(void);                  /* 0 = none */
+void usage_times(uint64_t *ret_user_us, uint64_t *ret_system_us);
 
 /* oom.c: what follows when the memory limit kills a process */
 void oom_watch(void);
@@ -279,6 +282,13 @@ void oom_of_leader(struct exec *e, const char *comm);   /* the exec's own progra
 void oom_run_timers(void);
 #define OOM_TEXT 96
 void oom_text(const char *comm, int32_t pid, char out[OOM_TEXT]);
+
+/* figures.c: what the sandbox sees of the machine */
+void figures_start(void);                           /* the slot begins */
+void figures_setup(const struct keeper_configure *c);
+void figures_command_starts(void);
+void figures_set_cpus(const uint8_t *cpus);
+void figures_run_timers(void);
 
 /* files.c */
 void files_status(void);

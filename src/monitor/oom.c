@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "monitor/monitor.h"
+#include "monitor/text.h"
 
 #define LOOKS 10
 #define FIRST_MS 2
@@ -73,40 +74,20 @@ void oom_on_event(void)
     ask();
 }
 
-static void put_number(char **at, uint64_t v)
-{
-    char digits[20];
-    int n = 0;
-
-    do
-        digits[n++] = (char)('0' + v % 10);
-    while ((v /= 10) != 0);
-    while (n > 0)
-        *(*at)++ = digits[--n];
-}
-
-static void put_text(char **at, const char *text)
-{
-    size_t n = strlen(text);
-
-    memcpy(*at, text, n);
-    *at += n;
-}
-
 /* "the memory limit was reached and 'python3' (pid 12) was killed" */
 void oom_text(const char *comm, int32_t pid, char out[OOM_TEXT])
 {
     char *at = out;
 
-    put_text(&at, "the memory limit was reached and ");
+    text_put(&at, "the memory limit was reached and ");
     if (pid > 0) {
-        put_text(&at, "'");
-        put_text(&at, comm);
-        put_text(&at, "' (pid ");
-        put_number(&at, (uint64_t)pid);
-        put_text(&at, ") was killed");
+        text_put(&at, "'");
+        text_put(&at, comm);
+        text_put(&at, "' (pid ");
+        text_number(&at, (uint64_t)pid);
+        text_put(&at, ") was killed");
     } else {
-        put_text(&at, "a process was killed");
+        text_put(&at, "a process was killed");
     }
     *at = '\0';
 }

@@ -372,6 +372,8 @@ static int on_update(unsigned peer, const struct chan_msg *msg)
         ending_set_deadline(m.deadline_ms);
     if (m.set_idle)
         ending_set_idle(m.idle_ms);
+    if (m.set_cpus)
+        figures_set_cpus(m.cpus);
     /* On disk before the answer: whoever starts after a crash finds what was promised. */
     files_status();
     answer_ok(peer, msg->tag);

@@ -42,6 +42,7 @@ static int send_setup(const struct keeper_configure *c, const struct chan_msg *m
         .user_namespaces = (c->options & KEEPER_USER_NAMESPACES) != 0,
     };
 
+    memcpy(s.cpus, c->cpus, sizeof s.cpus);
     memcpy(s.sandbox, c->sandbox, sizeof c->sandbox);
     memcpy(s.hostname, c->hostname, sizeof c->hostname);
     size_t n = init_setup_encode(&s, tx_buffer, LIMIT_CHANNEL_INLINE);
@@ -91,6 +92,7 @@ static int configure(const struct keeper_configure *c, struct chan_msg *m)
     r = peer_add(node);
     if (r < 0)
         return r;
+    figures_setup(c);
     return send_setup(c, m);
 }
 

@@ -50,6 +50,33 @@ static bool read_value(int dir, const char *name, const char *key, uint64_t *ret
     return true;
 }
 
+uint64_t usage_key(const char *text, const char *v2, const char *v1)
+{
+    uint64_t v = value_of(text, v2);
+
+    return v != 0 || *v1 == '\0' ? v : value_of(text, v1);
+}
+
+uint64_t usage_memory_limit(void)
+{
+    uint64_t v = 0;
+
+    /* "max" is no number, and so none */
+    if (!read_value(MON_FD_MEMORY, "memory.max", NULL, &v))
+        (void)read_value(MON_FD_MEMORY, "memory.limit_in_bytes", NULL, &v);
+    return v;
+}
+
+void usage_times(uint64_t *ret_user_us, uint64_t *ret_system_us)
+{
+    char text[FILE_MAX];
+
+    if (fd_read_at(MON_FD_CPU, "cpu.stat", text, sizeof text) < 0)
+        return;
+    *ret_user_us = value_of(text, "user_usec");
+    *ret_system_us = value_of(text, "system_usec");
+}
+
 void usage_open(void)
 {
     oom_fd = openat(MON_FD_MEMORY, "memory.oom_control", O_RDONLY | O_CLOEXEC);

@@ -32,6 +32,7 @@ static uint8_t again[64 * 1024 + 1024];
 static void try_messages(const uint8_t *data, size_t size)
 {
     TRY(init_setup);
+    TRY(init_cpus);
     TRY(init_oom);
     TRY(init_oom_r);
     TRY(init_ready);

@@ -44,12 +44,13 @@
         return name##_encode(&m, out, size);                                        \
     }
 
-CODEC(init_setup, "sb-1", "host", 3, 1 << 20, true, false, true)
+CODEC(init_setup, "sb-1", "host", 3, 1 << 20, true, false, true, {1, 2})
 CODEC(init_ready, 2, "mount overlay")
 CODEC(init_exec, 7, INIT_EXEC_TTY | INIT_EXEC_CGROUP, BYTES, 4)
 CODEC(init_started, 7, 12, 2, "exec")
 CODEC(init_exited, 7, -1, 9, 1, 2, 3, "python3")
 CODEC(init_signal, 7, 15, INIT_SIG_GROUP)
+CODEC(init_cpus, {3, 0, 255})
 CODEC(init_oom, 7)
 CODEC(init_oom_r, 7, 12, 3, "python3")
 CODEC(image_unpack, 1, 2)
@@ -90,7 +91,7 @@ static const struct codec {
 } codecs[] = {
 #define ROW(name) {#name, sample_##name, recode_##name}
     ROW(init_setup), ROW(init_ready), ROW(init_exec), ROW(init_started), ROW(init_exited),
-    ROW(init_signal), ROW(init_oom), ROW(init_oom_r), ROW(image_unpack), ROW(image_progress), ROW(image_done), ROW(keeper_create),
+    ROW(init_signal), ROW(init_cpus), ROW(init_oom), ROW(init_oom_r), ROW(image_unpack), ROW(image_progress), ROW(image_done), ROW(keeper_create),
     ROW(keeper_destroy), ROW(keeper_limits), ROW(keeper_layer), ROW(keeper_stats),
     ROW(keeper_configure), ROW(mon_exec), ROW(mon_ref), ROW(mon_read), ROW(mon_read_r),
     ROW(mon_stdin), ROW(mon_stdin_r), ROW(mon_wait), ROW(mon_list), ROW(mon_signal),

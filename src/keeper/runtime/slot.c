@@ -48,7 +48,8 @@ enum {
     FD_PIDS,
     FD_DEVPTS,
     FD_OOM,
-    FD_EXE,
+    FD_FIGURES,
+    FD_EXE = FD_FIGURES + OBJECTS_FIGURES,
     FD_COUNT
 };
 
@@ -214,6 +215,8 @@ static int place(const struct parts *p, struct err *e)
         [FD_EXE] = keeper.monitor_exe,
     };
 
+    for (int i = 0; i < OBJECTS_FIGURES; i++)
+        from[FD_FIGURES + i] = objects_figure(p->slot, i);
     for (int i = 0; i < FD_COUNT; i++)
         if (from[i] < 0)
             return err_sys(e, i == FD_DEVPTS ? errno : -from[i],
