@@ -27,6 +27,7 @@
 #define HZ_US 10000             /* a tick of /proc/stat */
 
 static struct {
+    uint8_t all[KEEPER_CPUS];   /* that the keeper may use */
     uint8_t cpus[KEEPER_CPUS];
     bool own_cpus;              /* a part of the host's: cpuinfo and the list are bound */
     int cpuinfo;                /* of the host, open from before Landlock; -1 without own_cpus */
@@ -323,17 +324,7 @@ static bool is_set(const uint8_t *cpus)
 
 static void take_cpus(const uint8_t *cpus)
 {
-    if (is_set(cpus))
-        memcpy(fig.cpus, cpus, sizeof fig.cpus);
-    else
-        memset(fig.cpus, 0xff, sizeof fig.cpus);
-    if (is_set(cpus))
-        return;
-    /* All that the monitor may use itself, which it has from the keeper. */
-    cpu_set_t all;
-    CPU_ZERO(&all);
-    if (sched_getaffinity(0, sizeof all, &all) == 0)
-        memcpy(fig.cpus, &all, sizeof fig.cpus < sizeof all ? sizeof fig.cpus : sizeof all);
+    memcpy(fig.cpus, is_set(cpus) ? cpus : fig.all, sizeof fig.cpus);
 }
 
 void figures_setup(const struct keeper_configure *c)
@@ -342,6 +333,9 @@ void figures_setup(const struct keeper_configure *c)
 
     fig.host_kb = sysinfo(&info) == 0 ? (uint64_t)info.totalram * info.mem_unit / 1024 : 0;
     fig.boot_s = clock_wall_ms() / 1000 - (mon.now_ms - fig.start_ms) / 1000;
+    /* What the monitor may use it has from the keeper. */
+    if (sched_getaffinity(0, sizeof fig.all, (cpu_set_t *)(void *)fig.all) < 0)
+        fig.all[0] = 1;
     fig.own_cpus = is_set(c->cpus);
     take_cpus(c->cpus);
     if (fig.own_cpus) {

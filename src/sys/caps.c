@@ -41,6 +41,18 @@ static int lower_sets(uint64_t keep)
     return syscall(SYS_capset, &head, sets) < 0 ? -errno : 0;
 }
 
+int caps_raise(void)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct sets[2] = {0};
+
+    if (syscall(SYS_capget, &head, sets) < 0)
+        return -errno;
+    for (int i = 0; i < 2; i++)
+        sets[i].effective = sets[i].permitted;
+    return syscall(SYS_capset, &head, sets) < 0 ? -errno : 0;
+}
+
 int caps_limit(uint64_t keep)
 {
     int r = drop_bounding(keep);

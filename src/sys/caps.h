@@ -14,6 +14,9 @@
  */
 int caps_limit(uint64_t keep);
 
+/* All that is permitted is effective again, after a change of the effective user has taken it away. 0 or -errno. */
+int caps_raise(void);
+
 /* Becomes uid:gid with no other group and no capability, and can gain none by executing. 0 or -errno. */
 int caps_become_user(uint32_t uid, uint32_t gid);
 

@@ -347,6 +347,10 @@ static _Noreturn void monitor_main(const struct rig *r, int keeper, const struct
     fds[MON_FD_PIDS] = open(r->dir, O_DIRECTORY);
     fds[MON_FD_DEVPTS] = open_terminals();
     fds[MON_FD_OOM] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    for (int i = MON_FD_MEMINFO; i < MON_FD_END; i++) {
+        (void)snprintf(path, sizeof path, "%s/figure.%d", r->dir, i - MON_FD_MEMINFO);
+        fds[i] = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    }
     if (geteuid() == 0)
         hand_over(r);
     for (int i = MON_FD_KEEPER; i < MON_FD_END; i++)

@@ -16,6 +16,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -102,6 +103,24 @@ struct parts {
     int userns;
 };
 
+/*
+ * In what becomes init: a time namespace in which the machine has started just now. A sandbox need not know how
+ * long the host has been up, and its processes are as old as it. Where the kernel has none the clocks are the host's.
+ */
+static void time_begin(void)
+{
+    struct timespec monotonic, boot;
+    char text[96];
+
+    /* Its files in /proc are root's of the host as long as it is the image of the keeper, unless it may be dumped. */
+    if (clock_gettime(CLOCK_MONOTONIC, &monotonic) < 0 || clock_gettime(CLOCK_BOOTTIME, &boot) < 0 ||
+        prctl(PR_SET_DUMPABLE, 1) < 0 || unshare(CLONE_NEWTIME) < 0)
+        return;
+    snprintf(text, sizeof text, "monotonic -%lld 0\nboottime -%lld 0\n", (long long)monotonic.tv_sec,
+             (long long)boot.tv_sec);
+    (void)fd_write_at(AT_FDCWD, "/proc/self/timens_offsets", text);
+}
+
 /* The first process of the new namespaces: waits for its ids and descriptors, then executes init. */
 static void init_child(const struct parts *p) __attribute__((noreturn));
 
@@ -118,6 +137,7 @@ static void init_child(const struct parts *p)
     /* Capabilities of the new namespace are complete from the start; the ids make files ours. */
     if (setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0)
         _exit(1);
+    time_begin();
     const int from[] = {p->init_end, m.fds[0], m.fds[1], m.fds[2], keeper.init_exe};
     if (process_place_fds(from, 5) < 0 || fd_set_cloexec(7, true) < 0)
         _exit(1);
@@ -141,15 +161,40 @@ static int channels(struct parts *p, struct err *e)
     return 0;
 }
 
-static int start_init(struct parts *p, struct err *e)
+/*
+ * The kernel counts what users have of some things (inotify instances, message queues, locked memory) for
+ * each user namespace, and for its creator in the namespace above. Root as the creator of all would have all
+ * sandboxes share one host user's limits; so it is the user that root of the sandbox is outside. In no process
+ * outside is that anybody, so nobody gains rights over the namespace.
+ */
+static int clone_as_owner(struct parts *p, uint64_t flags, struct err *e)
 {
-    uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
-
-    if (access("/proc/self/ns/time", F_OK) == 0)
-        flags |= CLONE_NEWTIME;
-    p->init_pid = process_clone(flags, p->cgroup, &p->init_pidfd);
+    if (setresuid((uid_t)-1, p->base, (uid_t)-1) < 0)
+        return err_sys(e, errno, "become the owner of slot %" PRIu32, p->slot);
+    int r = caps_raise();
+    /* The change made this image one that may not be looked into, and a copy of it is what we look into. */
+    if (r == 0 && prctl(PR_SET_DUMPABLE, 1) < 0)
+        r = -errno;
+    p->init_pid = r < 0 ? r : process_clone(flags, p->cgroup, &p->init_pidfd);
+    if (p->init_pid == 0)
+        return 0;
+    /* Only its owner may, or who may look into every process. */
+    if (p->init_pid > 0)
+        p->userns = idmap_open_userns(p->init_pid);
+    /* The change of user has cleared what kills this process with the spawner. */
+    if (setresuid((uid_t)-1, 0, (uid_t)-1) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+        _exit(1);
     if (p->init_pid < 0)
         return err_sys(e, -p->init_pid, "make the namespaces of a sandbox");
+    return p->userns < 0 ? err_sys(e, -p->userns, "open the user namespace of slot %" PRIu32, p->slot) : 0;
+}
+
+static int start_init(struct parts *p, struct err *e)
+{
+    const uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
+
+    if (clone_as_owner(p, flags, e) < 0)
+        return -1;
     if (p->init_pid == 0) {
         fd_close(&p->sync);
         init_child(p);
@@ -174,9 +219,6 @@ static int equip_init(struct parts *p, struct err *e)
         return err_sys(e, -r, "set the OOM score of init");
     if (setpriority(PRIO_PROCESS, (id_t)p->init_pid, 0) < 0)
         return err_sys(e, errno, "set the priority of init");
-    p->userns = idmap_open_userns(p->init_pid);
-    if (p->userns < 0)
-        return err_sys(e, -p->userns, "open the user namespace of slot %" PRIu32, p->slot);
     auto_close int dev = -1;
     auto_close int sys = -1;
     if (objects_dev(p->slot, p->base, &dev, e) < 0 || objects_sys(&sys, e) < 0)
