@@ -68,6 +68,8 @@
 #define LIMIT_PORTS            32                  /* open ports a sandbox */
 #define LIMIT_PORT_ALLOW       256                 /* prefixes of inbound_allow */
 #define LIMIT_TUNNEL_PORTS     4096                /* ports of the machine in tunnel_listen */
+#define LIMIT_PASSES           1000                /* connect tokens a sandbox */
+#define LIMIT_PASS_METADATA    4096                /* bytes that one tells the server inside */
 #define LIMIT_TUNNEL_FLOWS     1024                /* open connections a tunnel */
 
 /* Internal channels */

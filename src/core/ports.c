@@ -86,6 +86,35 @@ void port_messages_done(struct port_messages *m)
     free(m->allowed);
 }
 
+int inbound_of_sandbox(struct core *c, const char *sandbox, struct inbound *ret, struct err *e)
+{
+    auto_sandbox_row row = {0};
+
+    *ret = (struct inbound){0};
+    if (store_sandbox_get(c->store, sandbox, &row, e) < 0)
+        return -1;
+    if (row.state == STORE_DELETING)
+        return err_set(e, ERR_NOT_FOUND, "no sandbox '%s'", sandbox);
+    if (row.state == STORE_ENDED)
+        return err_set(e, ERR_GONE, "sandbox %s has ended", sandbox);
+    ret->spec = js_parse(row.spec, strlen(row.spec), 4 * LIMIT_JSON_BODY, e);
+    if (ret->spec == NULL)
+        return err_wrap(e, "row of %s", sandbox);
+    const json_t *list = json_object_get(ret->spec, "inbound_allow"), *item;
+    size_t i;
+    ret->restricted = list != NULL;
+    ret->allowed = mem_array(json_array_size(list) + 1, sizeof *ret->allowed);
+    json_array_foreach(list, i, item)
+        ret->allowed[ret->n++] = (char *)(uintptr_t)json_string_value(item);
+    return 0;
+}
+
+void inbound_done(struct inbound *in)
+{
+    free(in->allowed);
+    json_decref(in->spec);
+}
+
 void core_set_tunnel_host(struct core *c, const char *host)
 {
     free(c->tunnel_host);

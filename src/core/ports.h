@@ -24,6 +24,16 @@ struct port_messages {
 void ports_messages(const json_t *ports, const json_t *allow, struct port_messages *ret);
 void port_messages_done(struct port_messages *m);
 
+/* Who may connect into a live sandbox, as its creation said; ERR_NOT_FOUND, ERR_GONE. */
+struct inbound {
+    json_t *spec;                   /* owned; `allowed` points into it */
+    bool restricted;
+    char **allowed;
+    size_t n;
+};
+int inbound_of_sandbox(struct core *c, const char *sandbox, struct inbound *ret, struct err *e);
+void inbound_done(struct inbound *in);
+
 /* Hosts of tunnels: `host` once at start, "" = that of a client's own URL. */
 void core_set_tunnel_host(struct core *c, const char *host);
 /* For a client that called under `authority`; IPv6 literals in brackets. The caller frees it. */

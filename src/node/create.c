@@ -81,7 +81,7 @@ static void on_removed(void *arg, const struct err *e, const uint8_t *payload, s
         ask_keeper(op);         /* remains of an earlier try are gone: once more */
         return;
     }
-    (void)tunnel_close(op->node, c->sandbox, 0);
+    tunnels_end(op->node, c->sandbox);
     defaults_remove(op->node->defaults, c->sandbox);
     op_fail(op, &c->failure);
 }

@@ -24,8 +24,10 @@ struct defaults_store;
 struct keeper_link;
 struct monitor_pool;
 struct query;
+struct pass;
 struct router;
 struct tunnels;
+struct visit;
 
 struct node {
     struct conf conf;
@@ -37,6 +39,8 @@ struct node {
     struct router *router;      /* the Modal dialect, for calls from anywhere (modal/router.h) */
     struct http_server *router_server;      /* NULL: no listener */
     struct tunnels *tunnels;    /* ways in from outside (tunnel/tunnel.h) */
+    struct pass *passes;        /* connect tokens (tunnel/pass.h) */
+    struct visit *visits;       /* connections of the proxy that takes them (tunnel/proxy.h) */
     struct map creating; /* sandbox ids of Create calls under way; values are the node itself */
     int run_fd;                 /* data_dir/run */
     int state_fd;               /* data_dir/node */

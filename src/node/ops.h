@@ -42,6 +42,9 @@ void op_image_pull(struct op *op);
 void op_port_open(struct op *op);
 void op_port_close(struct op *op);
 void op_port_list(struct op *op);
+void op_pass_make(struct op *op);
+void op_pass_revoke(struct op *op);
+void op_pass_list(struct op *op);
 /* health.c */
 void op_health(struct op *op);
 /* modal/router.c */

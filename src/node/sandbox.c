@@ -248,7 +248,7 @@ static void on_destroyed(void *arg, const struct err *e, const uint8_t *payload,
         return;
     }
     monitor_forget(op->node->monitors, rq->sandbox_id);
-    (void)tunnel_close(op->node, rq->sandbox_id, 0);
+    tunnels_end(op->node, rq->sandbox_id);
     defaults_remove(op->node->defaults, rq->sandbox_id);
     op_reply_empty(op);
 }

@@ -32,6 +32,9 @@
     ONE(PortOpen, port_request, op_port_open)                                           \
     ONE(PortClose, port_request, op_port_close)                                         \
     ONE(PortList, port_request, op_port_list)                                           \
+    ONE(PassMake, pass_request, op_pass_make)                                           \
+    ONE(PassRevoke, pass_request, op_pass_revoke)                                       \
+    ONE(PassList, pass_request, op_pass_list)                                           \
     STREAM(ImageImport, image_import_request, op_image_message, op_image_end)           \
     ONE(ImagePull, image_pull_request, op_image_pull)                                   \
     ONE(LayerDelete, layer_ref, op_layer_delete)                                        \

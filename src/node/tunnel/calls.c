@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "node/call.h"
 #include "node/ops.h"
+#include "node/tunnel/pass.h"
 #include "node/tunnel/tunnel.h"
 
 static void fill(const struct tunnel *t, Quicksand__Node__Tunnel *ret)
@@ -81,5 +82,91 @@ void op_port_list(struct op *op)
     }
     rs.tunnels = list;
     rs.n_tunnels = n;
+    op_reply(op, &rs.base);
+}
+
+static void fill_pass(const struct pass *p, Quicksand__Node__Pass *ret)
+{
+    quicksand__node__pass__init(ret);
+    ret->id = (char *)(uintptr_t)p->id;
+    ret->metadata = p->metadata;
+    ret->has_port = ret->has_until_ms = ret->has_uses_left = true;
+    ret->port = p->port;
+    ret->until_ms = p->until_ms;
+    ret->uses_left = p->uses_left;
+}
+
+void op_pass_make(struct op *op)
+{
+    const Quicksand__Node__PassRequest *rq = (Quicksand__Node__PassRequest *)op->rq;
+    Quicksand__Node__PassMade rs = QUICKSAND__NODE__PASS_MADE__INIT;
+    Quicksand__Node__Pass m;
+    const struct pass *p;
+    char token[PASS_TOKEN];
+    struct err e;
+
+    if (call_sandbox(rq->sandbox_id, &e) < 0) {
+        op_fail(op, &e);
+        return;
+    }
+    rs.has_proxy_port = true;
+    rs.proxy_port = tunnels_proxy_port(op->node);
+    if (rs.proxy_port == 0) {
+        (void)err_set(&e, ERR_UNSUPPORTED, "this node has no port for connect tokens: tunnel_listen is empty");
+        op_fail(op, &e);
+        return;
+    }
+    if (pass_make(op->node, rq, token, &p, &e) < 0) {
+        op_fail(op, &e);
+        return;
+    }
+    fill_pass(p, &m);
+    rs.pass = &m;
+    rs.token = token;
+    op_reply(op, &rs.base);
+}
+
+void op_pass_revoke(struct op *op)
+{
+    const Quicksand__Node__PassRequest *rq = (Quicksand__Node__PassRequest *)op->rq;
+    struct err e;
+
+    if (call_sandbox(rq->sandbox_id, &e) < 0) {
+        op_fail(op, &e);
+        return;
+    }
+    if (rq->id == NULL || rq->id[0] == '\0' || pass_revoke(op->node, rq->sandbox_id, rq->id) == 0) {
+        (void)err_set(&e, ERR_NOT_FOUND, "the sandbox has no connect token '%.40s'", rq->id != NULL ? rq->id : "");
+        op_fail(op, &e);
+        return;
+    }
+    op_reply_empty(op);
+}
+
+void op_pass_list(struct op *op)
+{
+    const Quicksand__Node__PassRequest *rq = (Quicksand__Node__PassRequest *)op->rq;
+    Quicksand__Node__PassListResponse rs = QUICKSAND__NODE__PASS_LIST_RESPONSE__INIT;
+    const struct pass *p = NULL;
+    struct err e;
+    size_t n = 0;
+
+    if (call_sandbox(rq->sandbox_id, &e) < 0) {
+        op_fail(op, &e);
+        return;
+    }
+    while ((p = pass_next(op->node, rq->sandbox_id, p)) != NULL)
+        n++;
+    auto_free Quicksand__Node__Pass *items = mem_array(n + 1, sizeof *items);
+    auto_free Quicksand__Node__Pass **list = mem_array(n + 1, sizeof *list);
+    for (size_t i = 0; i < n; i++) {
+        p = pass_next(op->node, rq->sandbox_id, p);
+        fill_pass(p, &items[i]);
+        list[i] = &items[i];
+    }
+    rs.passes = list;
+    rs.n_passes = n;
+    rs.has_proxy_port = true;
+    rs.proxy_port = tunnels_proxy_port(op->node);
     op_reply(op, &rs.base);
 }

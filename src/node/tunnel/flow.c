@@ -5,11 +5,9 @@
  * side down, not us. A side that fails ends the other without the politeness of an orderly end, so that nobody takes a
  * part for the whole.
  */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/limits.h"
@@ -17,6 +15,7 @@
 #include "base/mem.h"
 #include "net/conn.h"
 #include "node/monitor_link.h"
+#include "node/tunnel/dialed.h"
 #include "node/tunnel/tunnel.h"
 #include "sys/fd.h"
 
@@ -164,19 +163,6 @@ static void refuse(struct flow *f)
 
 /* --- the dial -------------------------------------------------------------------------------- */
 
-/* What the monitor sent must be what it says; the descriptor is a copy of ours then, or -1. */
-static int take_socket(const struct chan_msg *m)
-{
-    int domain = 0, type = 0;
-    socklen_t len = sizeof domain;
-
-    if (m->type != MON_DIAL_R || m->nfds != 1 || getsockopt(m->fds[0], SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0 ||
-        getsockopt(m->fds[0], SOL_SOCKET, SO_TYPE, &type, &len) < 0 || type != SOCK_STREAM ||
-        (domain != AF_INET && domain != AF_INET6))
-        return -1;
-    return fcntl(m->fds[0], F_DUPFD_CLOEXEC, 3);
-}
-
 static void on_dialed(void *arg, enum monitor_result res, const struct chan_msg *m, const struct err *e)
 {
     struct flow *f = arg;
@@ -187,15 +173,13 @@ static void on_dialed(void *arg, enum monitor_result res, const struct chan_msg 
         refuse(f);
         return;
     }
-    int fd = res == MONITOR_REPLY ? take_socket(m) : -1;
-    if (fd < 0 || fd_set_nonblock(fd, true) < 0) {
+    int fd = res == MONITOR_REPLY ? dialed_socket(m) : -1;
+    if (fd < 0) {
         log_info("tunnel.dial", "sandbox=%s port=%u cause=\"%s\"", f->tunnel->sandbox, f->tunnel->port,
                  e != NULL ? e->message : "the sandbox has ended");
-        fd_close(&fd);
         flow_free(f);
         return;
     }
-    net_socket_tune(fd);
     f->side[INSIDE] = net_conn_new(loop, fd, NULL, &relay, f);
     f->side[CLIENT] = net_conn_new(loop, take_fd(&f->client_fd), f->tls, &relay, f);
     net_conn_set_patient(f->side[INSIDE]);

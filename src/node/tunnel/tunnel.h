@@ -42,6 +42,11 @@ void tunnels_free(struct node *n);
 int tunnel_open(struct node *n, const char *sandbox, const Quicksand__Node__Port *p, const struct tunnel **ret, struct err *e);
 /* Port 0: all of the sandbox. How many there were. */
 size_t tunnel_close(struct node *n, const char *sandbox, uint16_t port);
+/* Every way into the sandbox: tunnels, connect tokens, connections. */
+void tunnels_end(struct node *n, const char *sandbox);
+uint16_t tunnels_proxy_port(const struct node *n);      /* 0: there is none */
+/* There are connections that keep their sandboxes from being idle. */
+void tunnels_wake(struct node *n);
 const struct tunnel *tunnel_next(const struct node *n, const char *sandbox, const struct tunnel *after);
 
 /* flow.c: one connection, whose descriptor it takes. */

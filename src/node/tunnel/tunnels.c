@@ -18,6 +18,8 @@
 #include "node/certificate.h"
 #include "node/monitor_link.h"
 #include "node/query.h"
+#include "node/tunnel/pass.h"
+#include "node/tunnel/proxy.h"
 #include "node/tunnel/tunnel.h"
 #include "sys/fd.h"
 
@@ -28,6 +30,7 @@
 
 struct tunnels {
     struct range range;
+    struct range_port *proxy;           /* the first port of the range */
     struct tunnel *first;
     struct net_tls *tls1, *tls2;        /* for HTTP/1.1, for HTTP/2 */
     struct loop_timer *sweep;
@@ -79,6 +82,13 @@ static void on_tls_accepted(int fd, const struct sockaddr *peer, void *arg)
     struct tunnel *t = arg;
 
     accepted(t, fd, peer, t->h2 ? t->node->tunnels->tls2 : t->node->tunnels->tls1);
+}
+
+static void on_proxy_accepted(int fd, const struct sockaddr *peer, void *arg)
+{
+    struct node *n = arg;
+
+    visit_start(n, fd, peer, n->tunnels->tls1);
 }
 
 static void on_raw_accepted(int fd, const struct sockaddr *peer, void *arg)
@@ -214,6 +224,23 @@ size_t tunnel_close(struct node *n, const char *sandbox, uint16_t port)
     return closed;
 }
 
+void tunnels_end(struct node *n, const char *sandbox)
+{
+    (void)tunnel_close(n, sandbox, 0);
+    (void)pass_revoke(n, sandbox, "");
+    visits_cut(n, sandbox);
+}
+
+uint16_t tunnels_proxy_port(const struct node *n)
+{
+    return n->tunnels->proxy != NULL ? n->tunnels->proxy->number : 0;
+}
+
+void tunnels_wake(struct node *n)
+{
+    loop_timer_set(n->tunnels->sweep, SWEEP_MS);
+}
+
 const struct tunnel *tunnel_next(const struct node *n, const char *sandbox, const struct tunnel *after)
 {
     const struct tunnel *t = after != NULL ? after->next : n->tunnels->first;
@@ -302,13 +329,18 @@ static void on_touched(void *arg, enum monitor_result res, const struct chan_msg
 {
 }
 
+static void touch(struct node *n, const char *sandbox)
+{
+    (void)monitor_call(n->monitors, sandbox, MON_TOUCH, NULL, 0, SWEEP_MS * 5, on_touched, NULL);
+}
+
 static void on_seen(void *arg, const struct sandbox_record *r, const struct err *e)
 {
     struct node *n = arg;
     bool is_gone = e != NULL ? e->code == ERR_NOT_FOUND : r->state == SB_ENDED;
 
     if (is_gone)
-        (void)tunnel_close(n, n->tunnels->asked, 0);
+        tunnels_end(n, n->tunnels->asked);
 }
 
 /* The sandbox after the one asked about last, in the order of the list. */
@@ -328,16 +360,20 @@ static void on_sweep(void *arg)
     struct node *n = arg;
     struct tunnels *all = n->tunnels;
     const struct tunnel *t = next_to_ask(all);
+    const struct visit *v = NULL;
+    const char *sandbox;
 
-    if (t == NULL)
+    if (t == NULL && n->visits == NULL)
         return;                 /* none is left; the next one sets the timer again */
-    if (all->ask == NULL) {
+    if (t != NULL && all->ask == NULL) {
         (void)snprintf(all->asked, sizeof all->asked, "%s", t->sandbox);
         query_sandbox_soon(n, &all->ask, all->asked, on_seen, n);
     }
     for (t = all->first; t != NULL; t = t->next)
         if (t->flows != NULL)
-            (void)monitor_call(n->monitors, t->sandbox, MON_TOUCH, NULL, 0, SWEEP_MS * 5, on_touched, NULL);
+            touch(n, t->sandbox);
+    while ((v = visit_next(n, v, &sandbox)) != NULL)
+        touch(n, sandbox);
     loop_timer_set(all->sweep, SWEEP_MS);
 }
 
@@ -361,6 +397,7 @@ int tunnels_new(struct node *n, struct err *e)
 
     n->tunnels = all;
     all->sweep = loop_timer_new(n->loop, on_sweep, n);
+    passes_new(n);
     if (range_open(&all->range, n->conf.tunnel_listen, e) < 0)
         return -1;
     if (all->range.n == 0)
@@ -368,6 +405,9 @@ int tunnels_new(struct node *n, struct err *e)
     all->tls1 = make_tls(n, "\x08http/1.1", e);
     all->tls2 = all->tls1 != NULL ? make_tls(n, "\x02h2", e) : NULL;
     if (all->tls2 == NULL)
+        return -1;
+    all->proxy = range_take(&all->range, 0, n->loop, on_proxy_accepted, n, e);
+    if (all->proxy == NULL)
         return -1;
     restore(n);
     return 0;
@@ -380,6 +420,8 @@ void tunnels_free(struct node *n)
     if (all == NULL)
         return;
     query_cancel(&all->ask);
+    visits_cut(n, NULL);
+    passes_free(n);
     while (all->first != NULL) {
         struct tunnel *t = all->first;
         all->first = t->next;
