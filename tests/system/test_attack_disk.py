@@ -50,8 +50,8 @@ def small():
     finish(d)
 
 
-def create(d):
-    r = d.api.post("/v1/sandboxes", json={"idle_timeout_s": None})
+def create(d, **fields):
+    r = d.api.post("/v1/sandboxes", json={"idle_timeout_s": None, **fields})
     assert r.status_code == 201, r.text
     return f"/v1/sandboxes/{r.json()['id']}"
 
@@ -149,7 +149,7 @@ def test_the_trees_grow_when_they_must(make_daemon):
     image = d.data_dir / "trees.img"
     before = image.stat().st_size
     assert before <= 4 << 30 and image.stat().st_blocks * 512 >= before
-    url = create(d)
+    url = create(d, disk_mb=6 << 10)
     r = sh(d, url, "fallocate -l 3G /a && echo ok")
     assert r["stdout"] == "ok\n", r
     end = time.monotonic() + 15
