@@ -6,6 +6,7 @@ not clients: wrong and expired tokens, the task of another sandbox, messages tha
 import base64
 import json
 import os
+import ssl
 import subprocess
 import threading
 import time
@@ -15,26 +16,41 @@ import pytest
 
 import nodeclient
 import programs as sdk_programs
+from qsdaemon import free_port
 from proxy import Cutting, DropAnswer
 
-HOSTILE = sdk_programs.HERE / "js/hostile"
+HERE = sdk_programs.HERE
 ROUTER_HOST = "127.0.0.2"
+CLIENTS = ("js", "python", "go")
+KINDS = ("stdout", "stdin", "read", "write", "main")
 
 
-def env_of(daemon, installed, generation, home, server_port=None):
+def pairs(names, core):
+    """(client, what): those that are not in `core` run with --long."""
+    return [pytest.param(c, n, marks=[] if (c, n) in core else [pytest.mark.rest]) for c in CLIENTS for n in names]
+
+
+def command_of(daemon, installed, client, generation, home, program, *arguments):
+    """The command line and the environment of a hostile program: `stream KIND MIB` or `answers KIND`."""
     env = sdk_programs.base_env(daemon, generation, home)
-    env["QS_MODAL_MODULE"] = str(installed("js-0.11.1") / "node_modules/modal/dist/index.js")
-    env["QS_SDK_VERSION"] = "0.11.1"
-    if server_port:
-        env["MODAL_SERVER_URL"] = f"http://127.0.0.1:{server_port}"
-    return env
+    if client == "js":
+        env["QS_MODAL_MODULE"] = str(installed("js-0.11.1") / "node_modules/modal/dist/index.js")
+        env["QS_SDK_VERSION"] = "0.11.1"
+        return ["node", HERE / f"js/hostile/{program}.mjs", *arguments], env
+    if client == "python":
+        return [installed("python") / "bin/python3", HERE / f"python/{program}.py", *arguments], env
+    env["QS_HOSTILE"] = " ".join(arguments)
+    return [installed("go") / "sdktests", "-test.run", f"^TestHostile{program.capitalize()}$", "-test.v"], env
 
 
-def stream(env, kind, mib):
-    r = subprocess.run(["node", HOSTILE / "stream.mjs", kind, str(mib)], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                       stderr=subprocess.PIPE, text=True, timeout=280)
-    assert r.returncode == 0 and r.stdout, r.stderr[-3000:]
-    result = json.loads(r.stdout.splitlines()[-1])
+def result_of(out):
+    return json.loads(out.split("RESULT ", 1)[1].split("\n", 1)[0])
+
+
+def stream(command, env):
+    r = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=280)
+    assert r.returncode == 0 and "RESULT " in r.stdout, (r.stdout + r.stderr)[-3000:]
+    result = result_of(r.stdout)
     assert result["mine"] == result["theirs"], result
     return result
 
@@ -48,125 +64,117 @@ def far_daemon():
     finish(daemon)
 
 
-def router_proxy(daemon, kind, *arguments):
-    return kind((ROUTER_HOST, daemon.router_port), ("127.0.0.1", daemon.router_port), *arguments)
+def router_proxy(daemon, kind, *arguments, **options):
+    return kind((ROUTER_HOST, daemon.router_port), ("127.0.0.1", daemon.router_port), *arguments, **options)
 
 
-@pytest.fixture(params=["stdout", "stdin", "read", "write", "main"])
-def kind(request):
-    return request.param
+def tls_of(daemon, client):
+    """Python's client alone speaks TLS to the router of a server on this machine; it takes any certificate there."""
+    if client != "python":
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(daemon.data_dir / "node/tls.crt", daemon.data_dir / "node/tls.key")
+    context.set_alpn_protocols(["h2"])
+    return context
 
 
-def cut_stream(far_daemon, installed, tmp_path, generation, kind, mib, cuts):
-    env = env_of(far_daemon, installed, generation, tmp_path)
-    with router_proxy(far_daemon, Cutting, cuts, (mib << 20) // (cuts + 2), mib) as proxy:
-        result = stream(env, kind, mib)
+def cut_stream(daemon, installed, home, generation, client, kind, mib, cuts):
+    command, env = command_of(daemon, installed, client, generation, home, "stream", kind, str(mib))
+    with router_proxy(daemon, Cutting, cuts, (mib << 20) // (cuts + 2), mib) as proxy:
+        stream(command, env)
         # In V1 the output of the main process does not come from the router.
         assert proxy.done > 0 or (kind == "main" and generation == "v1")
-    return result
 
 
-def test_cut_connections(far_daemon, installed, tmp_path, generation, kind):
+@pytest.mark.parametrize("client,kind", pairs(KINDS, [("js", k) for k in KINDS] + [(c, k) for c in CLIENTS for k in KINDS[:2]]))
+def test_cut_connections(far_daemon, installed, tmp_path, generation, client, kind):
     """Few cuts and 20 MiB; the long test has 100 MiB and more of them."""
-    cut_stream(far_daemon, installed, tmp_path, generation, kind, 20, 4)
-
-
-@pytest.mark.parametrize("language", ["python", "go"])
-@pytest.mark.parametrize("what", ["stdout", "write"])
-def test_cut_connections_of_other_clients(far_daemon, installed, tmp_path, generation, language, what):
-    env = sdk_programs.base_env(far_daemon, generation, tmp_path)
-    where = installed(language)
-    if language == "python":
-        command = [where / "bin/python3", sdk_programs.HERE / "python/stream.py", what, "20"]
-    else:
-        command = [where / "sdktests", "-test.run", "^TestHostileStream$", "-test.v"]
-        env["QS_STREAM"] = f"{what} 20"
-    with router_proxy(far_daemon, Cutting, 4, 3 << 20, 11) as proxy:
-        r = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                           timeout=200)
-        assert r.returncode == 0, r.stdout + r.stderr
-        assert proxy.done > 0
-    result = json.loads(r.stdout.split("RESULT ", 1)[1].split("\n")[0])
-    assert result["mine"] == result["theirs"]
+    cut_stream(far_daemon, installed, tmp_path, generation, client, kind, 20, 4)
 
 
 @pytest.mark.long
-def test_cut_connections_of_a_hundred_mib(far_daemon, installed, tmp_path, generation, kind):
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_cut_connections_of_a_hundred_mib(far_daemon, installed, tmp_path, generation, client, kind):
     # A client resumes stdin nine times at most; reading has no limit as long as something comes.
-    cut_stream(far_daemon, installed, tmp_path, generation, kind, 100, 6 if kind in ("stdin", "write") else 30)
+    cut_stream(far_daemon, installed, tmp_path, generation, client, kind, 100, 6 if kind in ("stdin", "write") else 30)
 
 
-@pytest.mark.parametrize("generation", sdk_programs.GENERATIONS)
-def test_v1_output_of_the_main_process_over_cut_connections(daemon, installed, tmp_path, generation):
+@pytest.mark.parametrize("client", CLIENTS)
+def test_v1_output_of_the_main_process_over_cut_connections(daemon, installed, tmp_path, client):
     """In V1 it comes from the control plane, so that is where the connection is cut."""
-    target = ("127.0.0.1", daemon.port)
-    from qsdaemon import free_port
     port = free_port()
-    env = env_of(daemon, installed, generation, tmp_path, port)
-    with Cutting(("127.0.0.1", port), target, 3, 6 << 20, 7) as proxy:
-        stream(env, "main", 20)
-        assert proxy.done > 0 or generation == "v2"
+    command, env = command_of(daemon, installed, client, "v1", tmp_path, "stream", "main", "20")
+    env["MODAL_SERVER_URL"] = f"http://127.0.0.1:{port}"
+    with Cutting(("127.0.0.1", port), ("127.0.0.1", daemon.port), 3, 6 << 20, 7) as proxy:
+        stream(command, env)
+        assert proxy.done > 0
 
 
+# What is there in the end, and the call whose answer is lost.
 ANSWERS = {
-    "create": {"made": 1, "stdout": "ok\n"},
-    "terminate": {"code": 137},
-    "queue": {"n": 2},
-    "named": {"same": True},
-    "exec": {"stdout": "once\n", "code": 0},
-    "stdin": {"stdout": "one\ntwo\nthree\n"},
-    "file": {"same": True},
+    "create": ({"made": 1, "stdout": "ok\n"}, "SandboxCreate"),
+    "terminate": ({"code": 137}, "SandboxTerminate"),
+    "queue": ({"n": 2}, "QueuePut"),
+    "named": ({"same": True}, "QueueGetOrCreate"),
+    "exec": ({"stdout": "once\n", "code": 0}, "TaskExecStart"),
+    "stdin": ({"stdout": "one\ntwo\nthree\n"}, "TaskExecStdinWrite"),
+    "file": ({"same": True}, "TaskExecStdinWrite"),
 }
+ONCE = [(c, k) for c in CLIENTS for k in ("create", "exec", "stdin")]
 
 
-@pytest.mark.parametrize("call", ANSWERS)
-def test_a_lost_answer(far_daemon, installed, tmp_path, generation, call):
+@pytest.mark.parametrize("client,kind", pairs(ANSWERS, [("js", k) for k in ANSWERS] + ONCE))
+def test_a_lost_answer(far_daemon, installed, tmp_path, generation, client, kind):
     """The call was done once, and its client gets by."""
-    from qsdaemon import free_port
-    env = env_of(far_daemon, installed, generation, tmp_path)
-    if call in ("exec", "stdin", "file"):
-        proxy = router_proxy(far_daemon, DropAnswer)
-        other = None
-    else:
-        port = free_port()
-        proxy = DropAnswer(("127.0.0.1", port), ("127.0.0.1", far_daemon.port))
-        env["MODAL_SERVER_URL"] = f"http://127.0.0.1:{port}"
-        other = router_proxy(far_daemon, DropAnswer)
-    with proxy:
-        if other:
-            other.__enter__()
-        process = subprocess.Popen(["node", HOSTILE / "answers.mjs", call], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
+    expected, method = ANSWERS[kind]
+    port = free_port()
+    command, env = command_of(far_daemon, installed, client, generation, tmp_path, "answers", kind)
+    env["MODAL_SERVER_URL"] = f"http://127.0.0.1:{port}"
+    with (DropAnswer(("127.0.0.1", port), ("127.0.0.1", far_daemon.port)) as control,
+          router_proxy(far_daemon, DropAnswer, tls=tls_of(far_daemon, client)) as router):
+        proxy = router if method.startswith("Task") else control
+        process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
-            assert process.stdout.readline() == "arm\n", process.stderr.read()[-3000:]
-            proxy.arm()
+            line = process.stdout.readline()
+            while line and line != "arm\n":
+                line = process.stdout.readline()
+            assert line, process.stderr.read()[-3000:]
+            proxy.arm(method)
             out, err = process.communicate("go\n", timeout=90)
         finally:
             process.kill()
-            if other:
-                other.__exit__()
-        assert process.returncode == 0 and out, err[-3000:]
-        assert json.loads(out) == ANSWERS[call]
+        assert process.returncode == 0 and "RESULT " in out, (out + err)[-3000:]
+        assert result_of(out) == expected
         assert proxy.dropped == 1
 
 
+@pytest.fixture(scope="module")
+def killed_daemon():
+    """Its roles are killed by the tests, and started again by it."""
+    from system_conftest import finish, start
+    daemon = start(supervised=True)
+    yield daemon
+    finish(daemon)
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("role", ["node", "control"])
-def test_the_server_is_killed_in_the_middle(make_daemon, installed, tmp_path, generation, kind, role):
-    daemon = make_daemon(supervised=True)
-    env = env_of(daemon, installed, generation, tmp_path)
+@pytest.mark.parametrize("client,kind,role", [("js", k, r) for k in KINDS for r in ("node", "control")] +
+                         [(c, k, "node") for c in CLIENTS[1:] for k in ("stdout", "stdin")])
+def test_the_server_is_killed_in_the_middle(killed_daemon, installed, tmp_path, generation, client, kind, role):
+    command, env = command_of(killed_daemon, installed, client, generation, tmp_path, "stream", kind, "100")
     over = threading.Event()
     killed = []
 
     def kill():
         while len(killed) < 3 and not over.wait(1.5):
-            daemon.kill_role(role)
+            killed_daemon.kill_role(role)
             killed.append(role)
 
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        stream(env, kind, 100)
+        stream(command, env)
     finally:
         over.set()
         killer.join()

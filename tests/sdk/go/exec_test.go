@@ -118,20 +118,57 @@ func TestMissingProgram(t *testing.T) {
 }
 
 func TestFortyAtOnce(t *testing.T) {
+	manyAtOnce(t, 40)
+}
+
+func TestLongFiveHundredAtOnce(t *testing.T) {
+	manyAtOnce(t, 500)
+}
+
+func TestLongIdleConnection(t *testing.T) {
+	t.Parallel()
+	run(t, shared(t), nil, "true")
+	time.Sleep(35 * time.Second)
+	equal(t, run(t, shared(t), nil, "echo", "again").stdout, "again\n")
+}
+
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	p, err := shared(t).Exec(ctx, []string{"seq", "1", "400000"}, nil)
+	must(t, err)
+	var all bytes.Buffer
+	for i := 0; ; i++ {
+		n, err := io.CopyN(&all, p.Stdout, 100_000)
+		if err == io.EOF && n < 100_000 {
+			break
+		}
+		must(t, err)
+		if i < 15 {
+			time.Sleep(60 * time.Millisecond)
+		}
+	}
+	lines := strings.Split(strings.TrimSuffix(all.String(), "\n"), "\n")
+	equal(t, len(lines), 400000)
+	for i, line := range lines {
+		equal(t, line, fmt.Sprint(i+1))
+	}
+}
+
+func manyAtOnce(t *testing.T, count int) {
 	sb := shared(t)
 	var wg sync.WaitGroup
-	for i := range 40 {
+	for i := range count {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			p, err := sb.Exec(ctx, []string{"sh", "-c", fmt.Sprintf("echo %d; exit %d", i, i)}, nil)
+			p, err := sb.Exec(ctx, []string{"sh", "-c", fmt.Sprintf("echo %d; exit %d", i, i%256)}, nil)
 			if err != nil {
 				t.Errorf("%d: %v", i, err)
 				return
 			}
 			out, _ := io.ReadAll(p.Stdout)
 			code, err := p.Wait(ctx, nil)
-			if err != nil || code != i || string(out) != fmt.Sprintf("%d\n", i) {
+			if err != nil || code != i%256 || string(out) != fmt.Sprintf("%d\n", i) {
 				t.Errorf("%d: %q, %d, %v", i, out, code, err)
 			}
 		}()

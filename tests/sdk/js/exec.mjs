@@ -284,20 +284,20 @@ test("the sandbox's end kills a running command", async () => {
     });
 });
 
-long("an idle connection is used again", { alone: true, timeoutMs: 120_000 }, async () => {
+long("an idle connection is used again", { only: "0.11.1", timeoutMs: 120_000 }, async () => {
     const sb = await sandbox();
     await run(sb, ["true"]);
     await sleep(40_000);
     assert.equal((await run(sb, ["echo", "again"])).stdout, "again\n");
 });
 
-long("five hundred at once", { alone: true, timeoutMs: 270_000 }, async () => {
+long("five hundred at once", { only: "0.11.1", alone: true, timeoutMs: 270_000 }, async () => {
     const sb = await sandbox();
     const results = await Promise.all(Array.from({ length: 500 }, (_, i) => run(sb, ["sh", "-c", `echo ${i}`])));
     results.forEach((r, i) => assert.deepEqual(r, { stdout: `${i}\n`, stderr: "", code: 0 }));
 });
 
-long("a command longer than a wait's own limit", { timeoutMs: 150_000 }, async () => {
+long("a command longer than a wait's own limit", { only: "0.11.1", timeoutMs: 150_000 }, async () => {
     const p = await (await sandbox()).exec(["sh", "-c", "sleep 75; exit 9"]);
     assert.equal(await p.wait(), 9);
 });

@@ -303,7 +303,7 @@ test("a main process that does not exist ends with an error", async () => {
     assert.notEqual(code, 0);
 });
 
-long("create and terminate two hundred times", { alone: true, timeoutMs: 270_000 }, async () => {
+long("create and terminate two hundred times", { only: "0.11.1", alone: true, timeoutMs: 270_000 }, async () => {
     for (let i = 0; i < 50; i++) {
         await Promise.all(Array.from({ length: 4 }, async () => {
             const sb = await create();

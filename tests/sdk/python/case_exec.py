@@ -7,6 +7,8 @@ import time
 import modal
 import modal.exception as ex
 from kit import alone, raises, run, sandbox, sha256, shared, within
+from modal._utils.async_utils import synchronizer
+from modal.sandbox._sandbox import _Sandbox
 from modal.stream_type import StreamType
 
 
@@ -165,3 +167,52 @@ def test_asynchronous_interface():
         text = await p.stdout.read.aio()
         return text, await p.wait.aio()
     assert asyncio.run(go()) == ("async\n", 0)
+
+
+@alone
+def test_a_slow_reader():
+    lines = 0
+    for i, line in enumerate(shared().exec("seq", "1", "100000", bufsize=1).stdout):
+        lines += 1
+        assert line == f"{lines}\n"
+        if i < 1000 and i % 50 == 0:
+            time.sleep(0.05)
+    assert lines == 100000
+
+
+@alone
+def long_five_hundred_at_once():
+    import asyncio
+    sb = shared()
+
+    async def one(i):
+        p = await sb.exec.aio("sh", "-c", f"echo {i}; exit {i % 256}")
+        return await p.stdout.read.aio(), await p.wait.aio()
+
+    async def go():
+        return await asyncio.gather(*(one(i) for i in range(500)))
+    assert asyncio.run(go()) == [(f"{i}\n", i % 256) for i in range(500)]
+
+
+def long_an_idle_connection():
+    run(shared(), "true")
+    time.sleep(35)
+    assert run(shared(), "echo", "again")[0] == "again\n"
+
+
+@synchronizer.create_blocking
+async def spoil_token(sandbox_id):
+    """The token of the command router that all later calls of this process send first."""
+    sb = await _Sandbox.from_id(sandbox_id)
+    router = await sb._get_command_router_client(await sb._get_task_id())
+    good = router._jwt
+    router._jwt, router._jwt_exp = good[:-8] + "AAAAAAAA", 1
+    return good, router
+
+
+def test_a_token_that_is_not_valid_any_more_is_renewed():
+    with sandbox() as sb:
+        good, router = spoil_token(sb.object_id)
+        again = modal.Sandbox.from_id(sb.object_id)
+        assert run(again, "echo", "ok")[0] == "ok\n"
+        assert router._jwt.split(".")[0] == good.split(".")[0] and not router._jwt.endswith("AAAAAAAA")

@@ -1,7 +1,7 @@
 /*
  * answers.mjs - one answer of the server is lost; run by test_hostile.py as `node answers.mjs KIND`
  *
- * KIND: create, terminate, exec, stdin, file, queue, named. Asks for the loss by printing "arm" and waits for a line. Prints one JSON line with what
+ * KIND: create, terminate, exec, stdin, file, queue, named. Asks for the loss by printing "arm" and waits for a line. Prints RESULT and JSON with what
  * was there in the end.
  */
 import { app, assert, client, create, crypto, end, image, list, run, sandbox, sha256, unique } from "../harness.mjs";
@@ -82,5 +82,5 @@ const kinds = {
 };
 
 const result = await kinds[process.argv[2]]();
-process.stdout.write(JSON.stringify(result) + "\n");
+process.stdout.write(`RESULT ${JSON.stringify(result)}\n`);
 process.exit(0);

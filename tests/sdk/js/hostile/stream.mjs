@@ -1,10 +1,10 @@
 /*
  * stream.mjs - large streams over connections that break; run by test_hostile.py as `node stream.mjs KIND MIB`
  *
- * KIND: stdout (of a command), stdin (of a command), read and write (a file), main (output of the main process). Prints one JSON line:
+ * KIND: stdout (of a command), stdin (of a command), read and write (a file), main (output of the main process). Prints RESULT and JSON:
  * {"mine": hash on this side, "theirs": hash in the sandbox, "bytes"}.
  */
-import { assert, create, crypto, end, isV2, run, sandbox, sha256 } from "../harness.mjs";
+import { assert, create, crypto, end, run, sandbox, sha256 } from "../harness.mjs";
 
 const [kind, mib] = [process.argv[2], Number(process.argv[3])];
 const bytes = mib << 20;
@@ -79,5 +79,5 @@ const result = await kinds[kind](sb);
 if (sb) {
     await end(sb);
 }
-process.stdout.write(JSON.stringify({ ...result, isV2 }) + "\n");
+process.stdout.write(`RESULT ${JSON.stringify(result)}\n`);
 process.exit(0);
