@@ -30,6 +30,7 @@
 #include "sys/seccomp_role.h"
 #include "sys/userlookup.h"
 
+#define LISTEN_FD 3         /* from the keeper, if it could have the address */
 #define LAST_ANSWERS_MS 200 /* between the end of all operations and the end of all connections */
 
 static const unsigned filter_groups = SECCOMP_BASE | SECCOMP_IO | SECCOMP_UNIX | SECCOMP_INET |
@@ -93,6 +94,8 @@ static int listen_on(struct control *ct, struct err *e)
     ct->server = http_server_new(ct->loop, on_request, ct);
     if (http_server_tls(ct->server, cert, key, e) < 0)
         return -1;
+    if (fd_is_listener(LISTEN_FD))
+        return http_server_listen_fd(ct->server, LISTEN_FD, e);
     return http_server_listen(ct->server, c->listen, e);
 }
 

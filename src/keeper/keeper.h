@@ -55,6 +55,7 @@ struct keeper {
 
     int keeper_sock;
     int role_sock[ROLES]; /* what the role listens on, -1 = nothing of ours */
+    int role_tcp[ROLES];  /* the same for its clients, -1 = it opens its own */
 
     struct cg cg;
     struct evloop loop;

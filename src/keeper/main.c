@@ -54,7 +54,7 @@ struct keeper keeper = {
     .data_fd = -1, .lock_fd = -1, .layers_fd = -1, .runs_fd = -1, .ledger_fd = -1, .trees_fd = -1,
     .sandboxes_fd = -1, .deltas_fd = -1, .scaffold_fd = -1, .objects_fd = -1, .init_exe = -1,
     .monitor_exe = -1, .tenant_filter = -1, .nested_filter = -1, .null_fd = -1, .meminfo_fd = -1, .keeper_sock = -1,
-    .role_sock = {-1, -1, -1, -1},
+    .role_sock = {-1, -1, -1, -1}, .role_tcp = {-1, -1, -1, -1},
 };
 
 struct options {
@@ -200,8 +200,10 @@ static int run(struct err *e)
         return -1;
     (void)fd_raise_limit(); /* one or two descriptors a sandbox; with less, creates fail sooner */
     /* Only the spawner's children are handed these. */
-    for (int i = 0; i < ROLES; i++)
+    for (int i = 0; i < ROLES; i++) {
         fd_close(&keeper.role_sock[i]);
+        fd_close(&keeper.role_tcp[i]);
+    }
     if (recover(e) < 0 || scaffold_prepare(sandbox_count(), e) < 0 || pool_init(e) < 0)
         return -1;
     (void)spawner_empty_trash();

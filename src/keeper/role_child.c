@@ -71,7 +71,7 @@ void role_child_become(enum role r, pid_t spawner)
     char *argv[6] = {program};
     char *const envp[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                           "LANG=C.UTF-8", NULL};
-    int from[2], n = 0, argc = 1;
+    int from[3], n = 0, argc = 1;
 
     snprintf(program, sizeof program, "%s/quicksand-%s", keeper.conf.lib_dir, role_name(r));
     if (keeper.conf_path[0] != '\0') {
@@ -93,6 +93,8 @@ void role_child_become(enum role r, pid_t spawner)
         fail(r, "stdin", errno);
     if (keeper.role_sock[r] >= 0)
         from[n++] = keeper.role_sock[r];
+    if (keeper.role_tcp[r] >= 0)
+        from[n++] = keeper.role_tcp[r];
     from[n++] = exe;
     /* Of the host's files only its own; the image role has left them already. */
     int error = r != ROLE_IMAGE && unshare(CLONE_NEWNS | CLONE_NEWIPC) < 0 ? -errno : 0;

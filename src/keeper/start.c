@@ -3,9 +3,12 @@
  *
  * Called by main.c in this order, before anything is accepted.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -14,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "keeper/keeper.h"
 #include "sys/fd.h"
 
@@ -177,6 +181,63 @@ static int listen_on(const char *name, int type, uint32_t gid, int *ret_fd, stru
     return 0;
 }
 
+/* "127.0.0.1:7070" or "[::1]:7070". */
+static int tcp_address(const char *text, struct sockaddr_storage *ret, socklen_t *ret_len)
+{
+    struct sockaddr_in *v4 = (struct sockaddr_in *)ret;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret;
+    const char *colon = strrchr(text, ':');
+    char host[INET6_ADDRSTRLEN];
+    char *end;
+
+    if (colon == NULL)
+        return -EINVAL;
+    unsigned long port = strtoul(colon + 1, &end, 10);
+    if (colon[1] < '0' || colon[1] > '9' || *end != '\0' || port > UINT16_MAX)
+        return -EINVAL;
+    bool is_v6 = text[0] == '[' && colon - text > 2 && colon[-1] == ']';
+    int len = (int)(colon - text) - (is_v6 ? 2 : 0);
+    if (len >= (int)sizeof host)
+        return -EINVAL;
+    (void)snprintf(host, sizeof host, "%.*s", len, text + (is_v6 ? 1 : 0));
+    *ret = (struct sockaddr_storage){.ss_family = is_v6 ? AF_INET6 : AF_INET};
+    *ret_len = is_v6 ? sizeof *v6 : sizeof *v4;
+    if (is_v6)
+        v6->sin6_port = htons((uint16_t)port);
+    else
+        v4->sin_port = htons((uint16_t)port);
+    return inet_pton(ret->ss_family, host, is_v6 ? (void *)&v6->sin6_addr : (void *)&v4->sin_addr) == 1
+               ? 0
+               : -EINVAL;
+}
+
+/*
+ * The listener of a role's clients, so that they wait in its queue while the role restarts. What is no numeric address, or cannot
+ * be had now, is left to the role, which says why.
+ */
+static int listen_tcp(const char *address)
+{
+    struct sockaddr_storage sa;
+    socklen_t len;
+    int on = 1;
+
+    if (tcp_address(address, &sa, &len) < 0)
+        return -1;
+    auto_close int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (sa.ss_family == AF_INET6) {
+        int v6only = !IN6_IS_ADDR_UNSPECIFIED(&((struct sockaddr_in6 *)&sa)->sin6_addr);
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6only, sizeof v6only);
+    }
+    if (bind(fd, (struct sockaddr *)&sa, len) < 0 || listen(fd, SOMAXCONN) < 0) {
+        log_warn("listen", "address=%s errno=%d", address, errno);
+        return -1;
+    }
+    return take_fd(&fd);
+}
+
 int start_sockets(struct err *e)
 {
     uint32_t control = keeper.users[ROLE_CONTROL].gid, node = keeper.users[ROLE_NODE].gid;
@@ -186,5 +247,7 @@ int start_sockets(struct err *e)
         listen_on("egress.sock", SOCK_SEQPACKET, node, &keeper.role_sock[ROLE_EGRESS], e) < 0 ||
         listen_on("image.sock", SOCK_SEQPACKET, node, &keeper.role_sock[ROLE_IMAGE], e) < 0)
         return -1;
+    keeper.role_tcp[ROLE_CONTROL] = listen_tcp(keeper.conf.listen);
+    keeper.role_tcp[ROLE_NODE] = listen_tcp(keeper.conf.router_listen);
     return 0;
 }

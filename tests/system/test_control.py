@@ -4,6 +4,7 @@ import concurrent.futures
 import io
 import json
 import signal
+import socket
 import sqlite3
 import subprocess
 import tarfile
@@ -210,3 +211,23 @@ def test_a_stop_is_orderly_and_answers_who_waits(make_daemon):
     path = d.data_dir / "control/state.db"
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+@pytest.mark.parametrize("role", ["control", "node"])
+def test_a_client_waits_while_a_role_restarts(daemon, role):
+    """The keeper has the listener: nobody is refused, and who came meanwhile is served by the next one."""
+    port = daemon.port if role == "control" else daemon.router_port
+    before = daemon.pids(role)
+    daemon.kill_role(role)
+    waiting = []
+    give_up = time.monotonic() + 30
+    while not daemon.pids(role) or daemon.pids(role) == before or len(waiting) < 20:
+        assert time.monotonic() < give_up
+        waiting.append(socket.create_connection(("127.0.0.1", port), timeout=30))
+        time.sleep(0.02)
+    for s in (waiting[0], waiting[-1]):
+        s.sendall(b"GET /v1/health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        assert s.recv(100).startswith(b"HTTP/1.1 " + (b"200" if role == "control" else b"404"))
+    for s in waiting:
+        s.close()
+    daemon.wait_ready()

@@ -16,6 +16,9 @@
 #include "node/call.h"
 #include "node/certificate.h"
 #include "node/ops.h"
+#include "sys/fd.h"
+
+#define ROUTER_LISTEN_FD 4       /* from the keeper, if it could have the address */
 
 #define SERVICE "/modal.task_command_router.TaskCommandRouter/"
 #define TYPE(name) &modal__task_command_router__##name##__descriptor
@@ -184,6 +187,8 @@ int router_open(struct node *n, struct err *e)
     n->router_server = http_server_new(n->loop, router_request, n);
     if (use_tls(n, e) < 0)
         return -1;
+    if (fd_is_listener(ROUTER_LISTEN_FD))
+        return http_server_listen_fd(n->router_server, ROUTER_LISTEN_FD, e);
     return http_server_listen(n->router_server, n->conf.router_listen, e);
 }
 
