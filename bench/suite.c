@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "client.h"
 #include "peers.h"
+#include "sdk.h"
 #include "stats.h"
 
 /* What our sandboxes set too: a program loads its locale on both sides, or the comparison is of locales. */
@@ -32,6 +33,7 @@ struct setup {
     const char *bundle;         /* OCI bundle for crun, its root/ for bwrap */
     int rounds;
     int idle;                   /* sandboxes of `density` */
+    const char *sdk;            /* program with Modal's JavaScript client, NULL = not to be had here */
 };
 
 static struct setup setup;
@@ -286,6 +288,84 @@ static void bench_life(struct client *c)
     samples_done(&bwrap);
 }
 
+/* --- sdk: the same two through Modal's JavaScript client, a REST sample beside each ------------------------------- */
+
+static double rest_exec(struct client *c, const char *id)
+{
+    double t0 = now_ms();
+
+    return sandbox_true(c, id) == 0 ? now_ms() - t0 : -1;
+}
+
+static double rest_life(struct client *c, const char *nonce)
+{
+    char id[ID_SIZE];
+    double t0 = now_ms(), t = -1;
+
+    if (sandbox_create(c, id) < 0)
+        return -1;
+    if (sandbox_echo(c, id, nonce) == 0)
+        t = now_ms() - t0;
+    (void)sandbox_delete(c, id);
+    return t;
+}
+
+static void row_sdk(struct row *r, const char *what, struct samples *sdk, struct samples *rest)
+{
+    struct ratio q = samples_ratio(sdk, rest);
+
+    row_samples(r, sdk);
+    row_value(r, "rest_p50_ms", samples_quantile(rest, 0.5));
+    row_value(r, "rest_p99_ms", samples_quantile(rest, 0.99));
+    (void)json_object_set_new(r->ratio, "rest", isnan(q.median) ? json_null() : json_real(q.median));
+    printf("%-12s p50 %8.3f ms   p99 %8.3f ms (%s, JavaScript, one connection)\n", r->name,
+           samples_quantile(sdk, 0.5), samples_quantile(sdk, 0.99), what);
+    printf("  %-12s p50 %8.3f ms   the client's is %.2f times it [%.2f, %.2f]\n", "rest",
+           samples_quantile(rest, 0.5), q.median, q.low, q.high);
+    row_end(r);
+    samples_done(sdk);
+    samples_done(rest);
+}
+
+/* A failed sample counts as a failure and keeps its place as NaN, so that rounds stay paired. */
+static void sample(struct row *r, struct samples *s, double t)
+{
+    r->runs++;
+    if (t < 0)
+        r->failures++;
+    samples_add(s, t >= 0 ? t : NAN);
+}
+
+static void bench_sdk(struct client *c)
+{
+    struct row exec = row_new("sdk-exec"), life = row_new("sdk-tti");
+    struct samples exec_sdk = {0}, exec_rest = {0}, life_sdk = {0}, life_rest = {0};
+    char id[ID_SIZE], nonce[ID_SIZE], command[ID_SIZE + 8];
+    struct sdk sdk;
+
+    bool started = sdk_start(&sdk, setup.sdk) == 0;
+    if (!started)
+        exec.failures = life.failures = 1;
+    bool live = started && sandbox_create(c, id) == 0;
+    for (int i = 0; live && i < setup.rounds * 2; i++) {
+        sample_control();
+        sample(&exec, &exec_rest, rest_exec(c, id));
+        sample(&exec, &exec_sdk, sdk_time(&sdk, "exec"));
+        if (i % 2 != 0)
+            continue;
+        id_make(nonce, "n-");
+        (void)snprintf(command, sizeof command, "life %s", nonce);
+        sample(&life, &life_rest, rest_life(c, nonce));
+        sample(&life, &life_sdk, sdk_time(&sdk, command));
+        (void)usleep(20000);            /* the pool refills, as in tti-warm */
+    }
+    if (live)
+        (void)sandbox_delete(c, id);
+    sdk_stop(&sdk);
+    row_sdk(&exec, "exec round trip", &exec_sdk, &exec_rest);
+    row_sdk(&life, "create to first output", &life_sdk, &life_rest);
+}
+
 /* --- tti-burst: many creates at one instant ----------------------------------------------------------------------- */
 
 struct burst {
@@ -455,6 +535,7 @@ int main(int argc, char **argv)
     }
     setup = (struct setup){argv[1], (int)strtol(argv[2], NULL, 10), argv[3], argv[4],
                            (int)strtol(argv[5], NULL, 10), 1000};
+    setup.sdk = getenv("BENCH_SDK");
     if (getenv("BENCH_IDLE") != NULL)
         setup.idle = (int)strtol(getenv("BENCH_IDLE"), NULL, 10);
     results = json_array();
@@ -463,6 +544,8 @@ int main(int argc, char **argv)
         bench_exec(&c);
     if (wanted(argc, argv, "tti-warm"))
         bench_life(&c);
+    if (setup.sdk != NULL && wanted(argc, argv, "sdk"))
+        bench_sdk(&c);
     if (wanted(argc, argv, "tti-burst"))
         bench_burst(&c, 100);
     if (wanted(argc, argv, "density"))

@@ -92,7 +92,7 @@ static int refuse(const char *text, struct err *e)
 {
     char shown[81];
 
-    (void)snprintf(shown, sizeof shown, "%s", text);
+    (void)snprintf(shown, sizeof shown, "%.80s", text);
     for (char *c = shown; *c != '\0'; c++)
         if ((unsigned char)*c < ' ' || (unsigned char)*c >= 127)
             *c = '?';

@@ -88,6 +88,7 @@ class Rig:
         self.cgroup = qsdaemon.group_name(self.home)
         self.base = random.randrange(15000, 32000)
         settings = {"data_dir": self.data, "run_dir": self.run, "lib_dir": self.lib, "cgroup_name": self.cgroup,
+                    "listen": "127.0.0.1:0", "router_listen": "[::1]:0",
                     "id_base_range": self.base, "trees_bytes": 4 << 30, "pool_size": 3, "user_control": 64990,
                     "user_node": NODE_UID, "user_egress": 64992, "user_image": 64993, **conf}
         self.config = self.home / "conf"
@@ -545,8 +546,8 @@ def test_roles(rig, keeper):
         environ = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         assert {v.split(b"=")[0] for v in environ if v} == {b"PATH", b"LANG"}
         fds = {int(f) for f in os.listdir(f"/proc/{pid}/fd")}
-        # a socket to listen on, but for control; the image stand-in has its file open
-        assert fds - {4} == ({0, 1, 2} if role == "control" else {0, 1, 2, 3})
+        # a socket to listen on, and the node a second one; the image stand-in has its file open
+        assert fds - ({4} if role == "image" else set()) == {0, 1, 2, 3} | ({4} if role == "node" else set())
     made = rig.data / "layers/.staging/made"
     assert (made.stat().st_uid, made.stat().st_gid) == (1000, 1000)
     # a dead one comes back, and those who connect meanwhile wait
