@@ -10,7 +10,7 @@
 import readline from "node:readline";
 
 const { ModalClient } = await import(process.env.BENCH_SDK_MODULE);
-const client = new ModalClient();
+const client = new ModalClient({ logLevel: "error" });
 const app = await client.apps.fromName("bench", { createIfMissing: true });
 const image = await client.images.fromRegistry("base").build(app);
 const create = () => client.sandboxes.create(app, image, { timeoutMs: 1_800_000 });
