@@ -29,7 +29,8 @@ static const struct {
 
 /* Init binds the host's subtrees on some of these (init/sys.c); the others are there to be listed. */
 static const char *const directories[] = {
-    "sys", "sys/block", "sys/bus", "sys/class", "sys/class/net", "sys/dev", "sys/devices", "sys/devices/system",
+    "sys", "sys/block", "sys/bus", "sys/class", "sys/class/block", "sys/class/net", "sys/dev",
+    "sys/dev/block", "sys/dev/char", "sys/devices", "sys/devices/system",
     "sys/devices/system/clocksource", "sys/devices/system/cpu", "sys/devices/system/node",
     "sys/devices/virtual", "sys/devices/virtual/net", "sys/devices/virtual/net/lo", "sys/firmware", "sys/fs",
     "sys/fs/cgroup", "sys/kernel", "sys/kernel/mm", "sys/kernel/mm/hugepages",

@@ -19,11 +19,12 @@ def call(name, *args):
 
 
 def refused(error, f, *args):
-    """The call must fail, and with this error."""
+    """The call must fail, and with this error, or one of these."""
+    errors = error if isinstance(error, tuple) else (error,)
     try:
         f(*args)
     except OSError as e:
-        assert e.errno == error, f"{e} instead of {os.strerror(error)}"
+        assert e.errno in errors, f"{e} instead of {' or '.join(map(os.strerror, errors))}"
     else:
         raise AssertionError(f"{args} was let through")
 

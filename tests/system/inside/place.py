@@ -76,7 +76,7 @@ def check_own_process_files():
 
 
 def check_facts_of_the_machine():
-    for name in ("cpuinfo", "loadavg", "meminfo", "stat", "uptime", "version", "filesystems", "vmstat", "swaps", "devices", "diskstats",
+    for name in ("cpuinfo", "loadavg", "meminfo", "stat", "uptime", "version", "filesystems", "vmstat", "swaps", "devices",
                  "sys/kernel/hostname", "sys/kernel/ostype", "sys/kernel/osrelease", "sys/kernel/pid_max", "sys/kernel/random/boot_id",
                  "sys/kernel/random/entropy_avail", "sys/kernel/cap_last_cap", "sys/kernel/ngroups_max", "sys/kernel/shmmax",
                  "sys/vm/overcommit_memory", "sys/vm/max_map_count", "sys/fs/file-max", "sys/fs/nr_open", "sys/net/core/somaxconn",
@@ -113,7 +113,9 @@ def check_programs_that_look_around():
     output("w")
     output("uname", "-a")
     output("arch")
+    output("lscpu")
     output("lsns")
+    output("lsblk")
     output("lslocks")
     output("ipcs")
     output("pgrep", "-a", "python3")
