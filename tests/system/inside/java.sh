@@ -44,6 +44,7 @@ for collector in Serial Parallel G1 Z; do
     [ "$(java -XX:+Use${collector}GC A)" = "19900 x child true true" ]
 done
 [ "$(java A.java)" = "19900 x child true true" ]
+java -Xmx32m A 2>&1 | grep -q OutOfMemoryError
 java A stay >out &
 until [ -s out ]; do sleep 0.1; done
 jcmd $! VM.version | grep -q 'JDK 17'

@@ -180,3 +180,13 @@ def check_capabilities():
     effective = int(status["CapEff"], 16)
     assert effective == (int(status["CapBnd"], 16) if ROOT else 0)
     assert call("prctl", 3, 0, 0, 0, 0) == 1                    # GET_DUMPABLE: debuggers and /proc/self work
+
+
+def check_mounted_files_are_not_replaced():
+    """docs/inside.md says so: a rename over a generated file is refused, writing into it is not."""
+    if not ROOT:
+        return
+    with open("/etc/hosts.new", "w") as f:
+        f.write("127.0.0.1 localhost\n")
+    refused(errno.EBUSY, os.rename, "/etc/hosts.new", "/etc/hosts")
+    os.unlink("/etc/hosts.new")

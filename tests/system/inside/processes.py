@@ -285,11 +285,20 @@ def check_job_control():
             seen += os.read(fd, 4096)
         seen = seen[seen.index(word) + len(word):]
 
+    def in_front():
+        """Until the job has the terminal and runs its program: before that it takes no signals."""
+        give_up = time.monotonic() + 30
+        while True:
+            group = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[5]
+            if group != str(pid) and open(f"/proc/{group}/comm").read() == "sleep\n":
+                return
+            assert time.monotonic() < give_up
+            time.sleep(0.01)
+
     until(b"ready> ")
     os.write(fd, b"sleep 1000\n")
     until(b"sleep 1000\r\n")
-    while open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[5] == str(pid):
-        time.sleep(0.01)                                        # until the job is in front
+    in_front()
     os.write(fd, b"\x1a")
     until(b"Stopped")
     until(b"ready> ")
@@ -298,8 +307,7 @@ def check_job_control():
     until(b"ready> ")
     os.write(fd, b"fg\n")
     until(b"sleep 1000\r\n")
-    while open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[5] == str(pid):
-        time.sleep(0.01)
+    in_front()
     os.write(fd, b"\x03")
     until(b"ready> ")
     os.write(fd, b"echo code $?\n")
