@@ -93,13 +93,29 @@ static void show_tls(struct view *v)
     show(v, keeper.conf.tls_key, 0);
 }
 
-/* The role's own processes and nothing else of /proc, where the kernel knows how. */
-static int own_proc(void)
+#ifdef __SANITIZE_ADDRESS__
+/* All of it: the sanitizer reads it. */
+static int show_proc(struct view *v, enum role r, int *ret_mount)
+{
+    show(v, "/proc", VIEW_TREE | VIEW_WRITE);
+    return 0;
+}
+#else
+/* Of processes the role's own alone, and nothing else. A less privileged namespace may mount none; the image role needs none. */
+static int show_proc(struct view *v, enum role r, int *ret_mount)
 {
     static const struct mount_option options[] = {{"hidepid", "invisible"}, {"subset", "pid"}};
 
-    return mount_new("proc", options, array_len(options), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+    if (r == ROLE_IMAGE)
+        return 0;
+    *ret_mount = mount_new("proc", options, array_len(options), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+    if (*ret_mount < 0)
+        return *ret_mount;
+    show(v, "/proc", 0);
+    v->entries[v->n - 1].mount = *ret_mount;
+    return 0;
 }
+#endif
 
 static int enter(struct view *v)
 {
@@ -148,20 +164,8 @@ int role_view_enter(enum role r, int layers)
     case ROLES:
         return -EINVAL;
     }
-#ifdef __SANITIZE_ADDRESS__
-    /* The sanitizer reads it. */
-    show(&v, "/proc", VIEW_TREE | VIEW_WRITE);
-#else
-    /* A less privileged namespace may mount none, and the image role asks for nothing there. */
-    if (r != ROLE_IMAGE) {
-        proc = own_proc();
-        if (proc < 0)
-            return proc;
-        show(&v, "/proc", 0);
-        v.entries[v.n - 1].mount = proc;
-    }
-#endif
-    return enter(&v);
+    int error = show_proc(&v, r, &proc);
+    return error < 0 ? error : enter(&v);
 }
 
 /* What it shows to roles and builders, what it writes itself: ids and settings in /proc, and /dev/null. */
