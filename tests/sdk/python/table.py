@@ -98,7 +98,9 @@ def sandboxes():
     sb.stdin.drain()
     sb.wait()
     assert (sb.stdout.read(), sb.stderr.read()) == ("one\n", "end\n")
-    other = create()
+    other = create(unencrypted_ports=[8000])
+    assert list(other.tunnels()) == [8000]
+    assert other.create_connect_token().token
     if V2:
         other._experimental_set_name(unique("later"))
     cli("container", "list")
