@@ -4,7 +4,7 @@ DESTDIR ?=
 
 .PHONY: help run stop check check-long lint format fuzz bench build install
 help:           ## this list
-	@sed -n 's/^\([a-z-]*\): *##/\1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):[ a-z]*##/\1\t/p' Makefile
 run:            ## install packages, build, start the daemon, run a first program in a sandbox
 	@tools/run
 stop:           ## stop the daemon that `make run` started (sandboxes live on)

@@ -54,6 +54,11 @@ static int import(int argc, char **argv)
         (void)err_sys(&e, errno, "open %s", argv[0]);
         return cmd_fail(&e, EXIT_FAILED);
     }
+    if (S_ISDIR(st.st_mode)) {
+        (void)err_set(&e, ERR_INVALID, "%s is a directory, not an archive", argv[0]);
+        err_hint(&e, "tar -C %s -c . | quicksand image import - %s", argv[0], argv[1]);
+        return cmd_fail(&e, EXIT_FAILED);
+    }
     if (client_init(&cl, &e) < 0)
         return cmd_fail(&e, EXIT_FAILED);
     buf_init(&path, 64 * 1024);

@@ -5,6 +5,7 @@
  * decode closes the connection; a request that cannot be met is answered with an error.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
@@ -37,8 +38,11 @@ static struct exec *find(unsigned peer, uint32_t tag, const char *exec_id, const
         return NULL;
     }
     struct exec *e = exec_by_id(exec_id);
-    if (e == NULL)
-        waiter_error(peer, tag, ERR_NOT_FOUND, "exec_id", "no such exec in the sandbox");
+    if (e == NULL) {
+        char text[LIMIT_ID + 40];
+        (void)snprintf(text, sizeof text, "no exec '%s' in the sandbox", exec_id);
+        waiter_error(peer, tag, ERR_NOT_FOUND, "exec_id", text);
+    }
     return e;
 }
 

@@ -122,8 +122,9 @@ void map_start_error(const struct exec_record *r, const char *program, const cha
         err_param(e, ERR_INVALID, "cwd", "cannot run %.120s: working directory %.120s: %s", program,
                   cwd, strerror(r->error));
     else if (strcmp(r->step, "user") == 0)
-        err_param(e, ERR_INVALID, "user", "cannot run %.120s: no such user or group: %s", program,
-                  strerror(r->error));
+        err_param(e, ERR_INVALID, "user", "cannot run %.120s: %s%s", program,
+                  r->error == ENOENT ? "the sandbox's /etc/passwd and /etc/group have no such user or group" : "user: ",
+                  r->error == ENOENT ? "" : strerror(r->error));
     else if (strcmp(r->step, "fork") == 0 && (r->error == EAGAIN || r->error == ENOMEM))
         err_set(e, ERR_LIMIT, "cannot run %.120s: the sandbox's %s limit is reached", program,
                 r->error == EAGAIN ? "process" : "memory");

@@ -107,8 +107,11 @@ int store_image_get(struct store *s, const char *id_or_name, struct image_row *r
         return -1;
     db_bind_text(st, 1, id_or_name);
     int r = db_step(s, st, e);
-    if (r == 0)
-        return err_set(e, ERR_NOT_FOUND, "no image '%.80s'", id_or_name);
+    if (r == 0) {
+        (void)err_set(e, ERR_NOT_FOUND, "no image '%.80s'", id_or_name);
+        err_hint(e, "import or pull it first; 'quicksand image ls' and GET /v1/images list those that are there");
+        return -1;
+    }
     if (r < 0)
         return -1;
     read_row(st, ret);

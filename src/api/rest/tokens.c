@@ -52,10 +52,12 @@ static int read_scopes(const struct call *c, struct buf *out, struct err *e)
         for (size_t k = 0; k < token_nscopes; k++)
             is_known = is_known || strcmp(token_scopes[k], scope) == 0;
         if (!is_known) {
-            err_param(e, ERR_INVALID, "scopes", "item %zu of scopes is no scope", i);
+            err_param(e, ERR_INVALID, "scopes", "item %zu of scopes is '%.40s', which is no scope", i, scope);
             const char *near = js_nearest(scope, token_scopes, token_nscopes);
             if (near != NULL)
                 err_hint(e, "did you mean '%s'?", near);
+            else
+                err_hint(e, "scopes are * or such as sandbox:create, exec:write, files:read; docs/api/rest.md lists them");
             return -1;
         }
         if (!token_has_scope(c->token, scope))
