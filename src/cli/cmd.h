@@ -33,6 +33,7 @@ int cmd_logs(int argc, char **argv);
 int cmd_kill(int argc, char **argv);
 int cmd_rm(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
+int cmd_build(int argc, char **argv);
 int cmd_image(int argc, char **argv);
 int cmd_token(int argc, char **argv);
 

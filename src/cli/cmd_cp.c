@@ -17,6 +17,7 @@
 #include "base/ids.h"
 #include "base/mem.h"
 #include "cli/cmd.h"
+#include "cli/tar.h"
 #include "sys/fd.h"
 
 /* One side: with a sandbox, or local. */
@@ -88,34 +89,6 @@ static char *under(const char *dir, const char *of)
     return mem_printf("%.*s/%.*s", (int)n, dir, (int)len, name);
 }
 
-static pid_t start_tar(char *const argv[], int child_fd, int as_fd, struct err *e)
-{
-    posix_spawn_file_actions_t actions;
-    pid_t pid;
-
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, child_fd, as_fd);
-    int r = posix_spawnp(&pid, "tar", &actions, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (r != 0) {
-        (void)err_sys(e, r, "start tar");
-        return -1;
-    }
-    return pid;
-}
-
-static int end_tar(pid_t pid, struct err *e)
-{
-    int status;
-
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return err_sys(e, errno, "wait for tar");
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        return err_set(e, ERR_FS_IO, "tar failed");
-    return 0;
-}
-
 /* What is at the path in the sandbox: "file", "directory", ..., "" for nothing. Links are followed once. */
 static int remote_type(struct client *cl, const struct side *s, char *out, size_t size, struct err *e)
 {
@@ -163,7 +136,7 @@ static int put_tree(struct client *cl, const char *from, const char *id, const c
         return err_sys(e, errno, "make a pipe");
     in = fds[0];
     out = fds[1];
-    pid_t pid = start_tar(argv, out, STDOUT_FILENO, e);
+    pid_t pid = tar_start(argv, out, STDOUT_FILENO, e);
     if (pid < 0)
         return -1;
     fd_close(&out);
@@ -172,7 +145,7 @@ static int put_tree(struct client *cl, const char *from, const char *id, const c
     r = client_stream(cl, "PUT", path, &body, NULL, e);
     fd_close(&in);
     struct err tar = {0};
-    int ended = end_tar(pid, &tar);
+    int ended = tar_end(pid, &tar);
     if (r == 0 && ended < 0) {
         *e = tar;
         return -1;
@@ -215,7 +188,7 @@ static int get_tree(struct client *cl, const struct side *from, const char *to, 
         return err_sys(e, errno, "make a pipe");
     in = fds[0];
     out = fds[1];
-    pid_t pid = start_tar(argv, in, STDIN_FILENO, e);
+    pid_t pid = tar_start(argv, in, STDIN_FILENO, e);
     if (pid < 0)
         return -1;
     fd_close(&in);
@@ -224,7 +197,7 @@ static int get_tree(struct client *cl, const struct side *from, const char *to, 
     int r = client_stream(cl, "GET", path, &body, NULL, e);
     fd_close(&out);
     struct err tar = {0};
-    int ended = end_tar(pid, &tar);
+    int ended = tar_end(pid, &tar);
     if (r == 0 && ended < 0) {
         *e = tar;
         return -1;

@@ -23,6 +23,7 @@ static const struct {
     {"kill", cmd_kill, "end sandboxes, keeping their record"},
     {"rm", cmd_rm, "end sandboxes and remove them"},
     {"inspect", cmd_inspect, "print a sandbox or a command as JSON"},
+    {"build", cmd_build, "build an image out of a Dockerfile"},
     {"image", cmd_image, "pull, import, list, name and remove images"},
     {"token", cmd_token, "make, list and remove tokens"},
     {"doctor", cmd_doctor, "what this host can and cannot do, and the commands that mend it"},

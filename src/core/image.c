@@ -28,6 +28,7 @@ struct image_import {
     Quicksand__Node__ImageImportResponse *reply; /* owned */
     bool is_bad_reply;
     bool is_cancelled;
+    bool is_context;
     char suspect[128]; /* layer that was being removed when the import began, "" = none */
 };
 
@@ -68,9 +69,24 @@ static void import_free(struct image_import *im)
     free(im);
 }
 
+/* A context is kept as if it were the result of a step, until the build that uses it has ended. */
+static int keep_context(struct image_import *im, struct image_row *row, struct err *e)
+{
+    auto_free char *key = mem_printf(IMAGE_CONTEXT_KEY "%s", im->reply->layer);
+    auto_json *layers = json_pack("[s]", im->reply->layer);
+
+    row->layers = js_text(layers, false);
+    row->size_bytes = (int64_t)im->reply->bytes;
+    row->files = (int64_t)im->reply->files;
+    return store_step_put(im->core->store, key, im->reply->layer, clock_wall_us(), e);
+}
+
 static int keep(struct image_import *im, struct image_row *row, struct err *e)
 {
     struct store *s = im->core->store;
+
+    if (im->is_context)
+        return keep_context(im, row, e);
 
     id_make(row->id, "im-");
     row->created_us = clock_wall_us();
@@ -170,6 +186,7 @@ struct image_import *image_import(struct core *c, const struct image_config *cfg
     memcpy(im->suspect, c->removing, sizeof im->suspect);
     im->ops = ops;
     im->ctx = ctx;
+    im->is_context = cfg->is_context;
     if (cfg->name != NULL) {
         im->name = mem_alloc(IMAGE_REF_SIZE);
         spelling(cfg->name, im->name);
@@ -226,6 +243,17 @@ int image_get(struct core *c, const char *id_or_name, struct image_row *ret, str
 
     spelling(id_or_name, name);
     return store_image_get(c->store, name, ret, e);
+}
+
+void image_hold(struct core *c)
+{
+    c->imports++;
+}
+
+void image_release(struct core *c)
+{
+    c->imports--;
+    images_sweep(c);
 }
 
 int image_unname(struct core *c, const char *name, struct err *e)

@@ -19,7 +19,10 @@ struct image_config {
     const char *name;                       /* NULL = none */
     const json_t *env;                      /* object of strings, NULL = none */
     const char *workdir, *user;             /* NULL = none */
+    bool is_context;                        /* files for a build: a layer without an image, named in the row's `layers` */
 };
+
+#define IMAGE_CONTEXT_KEY "context:"        /* build steps of that key keep contexts until they are used */
 
 struct image_import;
 typedef void (*image_fn)(void *ctx, const struct image_row *image, const struct err *e);
@@ -41,6 +44,9 @@ void image_import_cancel(struct image_import *im);          /* the bytes broke o
 
 int image_get(struct core *c, const char *id_or_name, struct image_row *ret, struct err *e);
 int image_set_name(struct core *c, const char *name, const char *id_or_name, struct image_row *ret, struct err *e);
+/* While somebody holds, no layer is removed from the node. */
+void image_hold(struct core *c);
+void image_release(struct core *c);
 int image_unname(struct core *c, const char *name, struct err *e);     /* ERR_NOT_FOUND */
 /* ERR_CONFLICT while a live sandbox uses it. The rows are gone when it returns, the layers soon
  * after. */

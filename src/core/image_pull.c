@@ -47,14 +47,6 @@ static void pull_free(struct image_pull *p)
 
 /* --- the row ---------------------------------------------------------------------------------------------------------------- */
 
-static void add_size(void *ctx, const struct layer_row *r)
-{
-    struct image_row *row = ctx;
-
-    row->size_bytes += r->bytes;
-    row->files += r->files;
-}
-
 static int insert(struct image_pull *p, struct image_row *row, struct err *e)
 {
     struct store *s = p->core->store;
@@ -89,8 +81,7 @@ static int keep(struct image_pull *p, char ret_id[ID_SIZE], struct err *e)
     if (store_image_by_digest(s, p->last->digest, ret_id, e) < 0)
         goto fail;
     if (ret_id[0] == '\0') {
-        if (insert(p, &row, e) < 0 || store_image_layers(s, row.id, add_size, &row, e) < 0 ||
-            store_image_set_size(s, row.id, row.size_bytes, row.files, e) < 0)
+        if (insert(p, &row, e) < 0 || store_image_measure(s, row.id, e) < 0)
             goto fail;
         memcpy(ret_id, row.id, ID_SIZE);
     }

@@ -16,6 +16,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "image/confine.h"
+#include "image/copy.h"
+#include "image/fold.h"
 #include "image/layer.h"
 #include "image/pull.h"
 #include "image/unpack.h"
@@ -116,6 +118,10 @@ static int serve(const struct job *job, struct chan_msg *m, struct image_done *d
         return unpack(job, m, done, e);
     case IMAGE_PULL:
         return pull_run(job, m, done, e);
+    case IMAGE_FOLD:
+        return fold_run(job, m, done, e);
+    case IMAGE_COPY:
+        return copy_run(job, m, done, e);
     default:
         return err_set(e, ERR_MALFORMED, "not a request of this version");
     }

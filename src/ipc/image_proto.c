@@ -154,3 +154,111 @@ int image_layers_decode(struct image_layers *ret, const void *p, size_t n)
     }
     return wire_end(&r) ? 0 : -EBADMSG;
 }
+
+size_t image_fold_encode(const struct image_fold *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_u64(&w, m->max_bytes);
+    wire_put_u64(&w, m->max_files);
+    wire_put_u32(&w, m->nexclude);
+    for (uint32_t i = 0; i < m->nexclude; i++)
+        wire_put_str(&w, m->exclude[i]);
+    return done(&w);
+}
+
+int image_fold_decode(struct image_fold *ret, const void *p, size_t n)
+{
+    struct wire_reader r;
+
+    memset(ret, 0, sizeof *ret);
+    wire_read(&r, p, n);
+    ret->max_bytes = wire_get_u64(&r);
+    ret->max_files = wire_get_u64(&r);
+    ret->nexclude = wire_get_u32(&r);
+    if (ret->nexclude > IMAGE_EXCLUDE_MAX)
+        return -EBADMSG;
+    for (uint32_t i = 0; i < ret->nexclude; i++)
+        wire_get_str(&r, ret->exclude[i], sizeof ret->exclude[i]);
+    return wire_end(&r) ? 0 : -EBADMSG;
+}
+
+static void put_layers(struct wire_writer *w, uint32_t n, const char layers[][72])
+{
+    wire_put_u32(w, n);
+    for (uint32_t i = 0; i < n; i++)
+        wire_put_str(w, layers[i]);
+}
+
+static bool get_layers(struct wire_reader *r, uint32_t *n, char (*layers)[72])
+{
+    *n = wire_get_u32(r);
+    if (*n > LIMIT_LAYERS)
+        return false;
+    for (uint32_t i = 0; i < *n; i++) {
+        wire_get_str(r, layers[i], sizeof layers[i]);
+        if (strspn(layers[i], "0123456789abcdef") != 64 || layers[i][64] != '\0')
+            return false;
+    }
+    return true;
+}
+
+size_t image_copy_encode(const struct image_copy *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_bool(&w, m->keep_owner);
+    wire_put_bool(&w, m->is_context);
+    wire_put_bool(&w, m->extract);
+    wire_put_bool(&w, m->dest_is_dir);
+    wire_put_i32(&w, m->mode);
+    wire_put_str(&w, m->owner);
+    wire_put_str(&w, m->dest);
+    put_layers(&w, m->nsource, m->source);
+    put_layers(&w, m->nbase, m->base);
+    wire_put_u32(&w, m->nitems);
+    for (uint32_t i = 0; i < m->nitems; i++)
+        wire_put_str(&w, m->items[i]);
+    wire_put_u32(&w, m->ntexts);
+    for (uint32_t i = 0; i < m->ntexts; i++) {
+        wire_put_str(&w, m->texts[i].name);
+        wire_put_bytes(&w, m->texts[i].text, m->texts[i].len);
+    }
+    wire_put_u64(&w, m->max_bytes);
+    wire_put_u64(&w, m->max_files);
+    return done(&w);
+}
+
+int image_copy_decode(struct image_copy *ret, const void *p, size_t n)
+{
+    struct wire_reader r;
+
+    memset(ret, 0, sizeof *ret);
+    wire_read(&r, p, n);
+    ret->keep_owner = wire_get_bool(&r);
+    ret->is_context = wire_get_bool(&r);
+    ret->extract = wire_get_bool(&r);
+    ret->dest_is_dir = wire_get_bool(&r);
+    ret->mode = wire_get_i32(&r);
+    wire_get_str(&r, ret->owner, sizeof ret->owner);
+    wire_get_str(&r, ret->dest, sizeof ret->dest);
+    if (!get_layers(&r, &ret->nsource, ret->source) || !get_layers(&r, &ret->nbase, ret->base))
+        return -EBADMSG;
+    ret->nitems = wire_get_u32(&r);
+    if (ret->nitems > IMAGE_COPY_ITEMS)
+        return -EBADMSG;
+    for (uint32_t i = 0; i < ret->nitems; i++)
+        wire_get_str(&r, ret->items[i], sizeof ret->items[i]);
+    ret->ntexts = wire_get_u32(&r);
+    if (ret->ntexts > IMAGE_COPY_TEXTS)
+        return -EBADMSG;
+    for (uint32_t i = 0; i < ret->ntexts; i++) {
+        wire_get_str(&r, ret->texts[i].name, sizeof ret->texts[i].name);
+        ret->texts[i].text = wire_get_bytes(&r, LIMIT_CHANNEL_MESSAGE, &ret->texts[i].len);
+    }
+    ret->max_bytes = wire_get_u64(&r);
+    ret->max_files = wire_get_u64(&r);
+    return wire_end(&r) && ret->mode >= -1 && ret->mode <= 07777 ? 0 : -EBADMSG;
+}

@@ -7,8 +7,11 @@
 #ifndef QS_IPC_IMAGE_PROTO_H
 #define QS_IPC_IMAGE_PROTO_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/limits.h"
 
 enum image_type {
     IMAGE_UNPACK = 1,   /* node -> image: struct image_unpack + read end of a pipe */
@@ -18,6 +21,8 @@ enum image_type {
     IMAGE_LOG,          /* image -> node: text, one line */
     IMAGE_PIECE,        /* image -> node: bytes of the configuration, JSON as text, in order */
     IMAGE_LAYERS,       /* image -> node: struct image_layers */
+    IMAGE_FOLD,         /* node -> image: struct image_fold + a directory: what a sandbox wrote; answered DONE, layer "" = nothing */
+    IMAGE_COPY,         /* node -> image: struct image_copy; answered DONE, layer "" = nothing changed */
 };
 
 #define IMAGE_LAYERS_MAX 256        /* that an image may come with */
@@ -40,6 +45,39 @@ struct image_pull {
     uint64_t max_files;
 };
 
+#define IMAGE_EXCLUDE_MAX 32
+
+struct image_fold {
+    uint64_t max_bytes, max_files;
+    uint32_t nexclude;
+    char exclude[IMAGE_EXCLUDE_MAX][512];   /* paths without a slash in front, which are left out with all below */
+};
+
+#define IMAGE_COPY_ITEMS 64
+#define IMAGE_COPY_TEXTS 8
+
+/* COPY and ADD of a build: files of one chain of layers become a layer on top of another chain. */
+struct image_copy {
+    bool keep_owner;            /* files keep theirs; else they are `owner`'s */
+    bool is_context;            /* a .dockerignore at the root of the source counts */
+    bool extract;               /* archives are unpacked */
+    bool dest_is_dir;
+    int32_t mode;               /* -1 = as it is */
+    char owner[128];            /* user[:group], names or numbers; "" = 0:0 */
+    char dest[LIMIT_PATH];      /* absolute; made if there are neither items nor texts */
+    uint32_t nsource, nbase;
+    char source[LIMIT_LAYERS][72], base[LIMIT_LAYERS][72];  /* top first */
+    uint32_t nitems;
+    char items[IMAGE_COPY_ITEMS][1024];     /* paths or patterns in the source */
+    uint32_t ntexts;
+    struct {
+        char name[256];
+        const char *text;       /* borrowed from the message */
+        size_t len;
+    } texts[IMAGE_COPY_TEXTS];  /* files given as text */
+    uint64_t max_bytes, max_files;
+};
+
 struct image_layers {
     char digest[72];            /* of the manifest that was pulled */
     char source[72];            /* of what the reference names: that manifest, or an index */
@@ -60,11 +98,15 @@ struct image_done {
 size_t image_unpack_encode(const struct image_unpack *m, void *out, size_t size);
 size_t image_progress_encode(const struct image_progress *m, void *out, size_t size);
 size_t image_pull_encode(const struct image_pull *m, void *out, size_t size);
+size_t image_fold_encode(const struct image_fold *m, void *out, size_t size);
+size_t image_copy_encode(const struct image_copy *m, void *out, size_t size);
 size_t image_layers_encode(const struct image_layers *m, void *out, size_t size);
 size_t image_done_encode(const struct image_done *m, void *out, size_t size);
 int image_unpack_decode(struct image_unpack *ret, const void *p, size_t n);
 int image_progress_decode(struct image_progress *ret, const void *p, size_t n);
 int image_pull_decode(struct image_pull *ret, const void *p, size_t n);
+int image_fold_decode(struct image_fold *ret, const void *p, size_t n);
+int image_copy_decode(struct image_copy *ret, const void *p, size_t n);
 int image_layers_decode(struct image_layers *ret, const void *p, size_t n);
 int image_done_decode(struct image_done *ret, const void *p, size_t n);
 

@@ -111,6 +111,28 @@ int keeper_destroy_decode(struct keeper_destroy *ret, const void *p, size_t n)
     return 0;
 }
 
+size_t keeper_tree_encode(const struct keeper_tree *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_str(&w, m->sandbox);
+    return done(&w);
+}
+
+int keeper_tree_decode(struct keeper_tree *ret, const void *p, size_t n)
+{
+    struct keeper_tree m = {0};
+    struct wire_reader r;
+
+    wire_read(&r, p, n);
+    wire_get_str(&r, m.sandbox, sizeof m.sandbox);
+    if (!wire_end(&r))
+        return -EBADMSG;
+    *ret = m;
+    return 0;
+}
+
 size_t keeper_limits_encode(const struct keeper_limits *m, void *out, size_t size)
 {
     struct wire_writer w;

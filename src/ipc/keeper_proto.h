@@ -23,6 +23,8 @@ enum keeper_type {
     KEEPER_LAYER_DELETE,/* node -> keeper: struct keeper_layer */
     KEEPER_STATS,       /* node -> keeper, empty: struct keeper_stats */
     KEEPER_REPLY,       /* keeper -> node: struct keeper_reply, then the payload of LIST or STATS */
+    KEEPER_TREE,        /* node -> keeper: struct keeper_tree; the reply carries the tree that an ended sandbox wrote, read-only,
+                         * with the ids of the image role */
     KEEPER_CONFIGURE = 100, /* keeper -> monitor: struct keeper_configure; descriptors below */
     KEEPER_CONFIGURED,  /* monitor -> keeper: i32 errno */
 };
@@ -75,6 +77,10 @@ struct keeper_destroy {
     char sandbox[ID_SIZE];
 };
 
+struct keeper_tree {
+    char sandbox[ID_SIZE];              /* that has ended */
+};
+
 struct keeper_limits {
     char sandbox[ID_SIZE];
     struct keeper_resources r;
@@ -125,6 +131,7 @@ struct keeper_configure {
  * values are checked by the keeper (keeper/validate.c). */
 size_t keeper_create_encode(const struct keeper_create *m, void *out, size_t size);
 size_t keeper_destroy_encode(const struct keeper_destroy *m, void *out, size_t size);
+size_t keeper_tree_encode(const struct keeper_tree *m, void *out, size_t size);
 size_t keeper_limits_encode(const struct keeper_limits *m, void *out, size_t size);
 size_t keeper_layer_encode(const struct keeper_layer *m, void *out, size_t size);
 size_t keeper_stats_encode(const struct keeper_stats *m, void *out, size_t size);
@@ -132,6 +139,7 @@ size_t keeper_reply_encode(const struct keeper_reply *m, void *out, size_t size)
 size_t keeper_configure_encode(const struct keeper_configure *m, void *out, size_t size);
 int keeper_create_decode(struct keeper_create *ret, const void *p, size_t n);
 int keeper_destroy_decode(struct keeper_destroy *ret, const void *p, size_t n);
+int keeper_tree_decode(struct keeper_tree *ret, const void *p, size_t n);
 int keeper_limits_decode(struct keeper_limits *ret, const void *p, size_t n);
 int keeper_layer_decode(struct keeper_layer *ret, const void *p, size_t n);
 int keeper_stats_decode(struct keeper_stats *ret, const void *p, size_t n);

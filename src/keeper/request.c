@@ -187,6 +187,19 @@ static int on_destroy(const struct chan_msg *m, struct reply_to to, struct err *
     return 0;
 }
 
+static int on_tree(const struct chan_msg *m, struct reply_to to, struct err *e)
+{
+    struct keeper_tree tree;
+    auto_close int fd = -1;
+
+    if (keeper_tree_decode(&tree, m->data, m->len) < 0)
+        return err_set(e, ERR_MALFORMED, "malformed tree");
+    if (validate_tree(&tree, e) < 0 || sandbox_tree(tree.sandbox, &fd, e) < 0)
+        return -1;
+    request_reply(to, NULL, NULL, 0, fd);
+    return 0;
+}
+
 static int on_limits(const struct chan_msg *m, struct reply_to to, struct err *e)
 {
     struct keeper_limits limits;
@@ -282,6 +295,9 @@ static void dispatch(struct connection *c, const struct chan_msg *m)
         break;
     case KEEPER_LIST:
         r = on_list(m, to, &e);
+        break;
+    case KEEPER_TREE:
+        r = on_tree(m, to, &e);
         break;
     case KEEPER_LIMITS:
         r = on_limits(m, to, &e);

@@ -137,7 +137,7 @@ static int image_enter(int sync)
 }
 
 /* In the spawner: the child's ids, and the layers as a mount on which its ids are 0 to 65535. */
-static int image_prepare(pid_t pid, int sync)
+static int image_prepare(pid_t pid, int sync, int *ret_userns)
 {
     int r = idmap_write(pid, image_range() << 16);
 
@@ -150,10 +150,13 @@ static int image_prepare(pid_t pid, int sync)
         mount_clone(keeper.data_fd, "layers", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, userns);
     if (tree < 0)
         return tree;
-    return chan_send(sync, 1, 0, NULL, 0, &tree, 1);
+    r = chan_send(sync, 1, 0, NULL, 0, &tree, 1);
+    if (r == 0)
+        *ret_userns = take_fd(&userns);
+    return r;
 }
 
-pid_t role_child_image(void)
+pid_t role_child_image(int *ret_userns)
 {
     int pair[2];
 
@@ -171,7 +174,7 @@ pid_t role_child_image(void)
             fail(ROLE_IMAGE, "namespaces", -r);
         return 0;
     }
-    int r = image_prepare(pid, ours);
+    int r = image_prepare(pid, ours, ret_userns);
     if (r < 0) {
         log_error("role", "name=image step=ids errno=%d", -r);
         (void)kill(pid, SIGKILL); /* its end is reported like any other */

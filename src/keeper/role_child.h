@@ -13,7 +13,7 @@
 void role_child_become(enum role r, pid_t spawner) __attribute__((noreturn));
 
 /* Forks the image role into its own user and mount namespaces: 0 in the child, where
- * role_child_become follows, else its pid or -errno. */
-pid_t role_child_image(void);
+ * role_child_become follows, else its pid or -errno. *ret_userns is its user namespace, -1 if there is none. */
+pid_t role_child_image(int *ret_userns);
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "keeper/spawner.h"
+#include "sys/fd.h"
 
 #define BACKOFF_FIRST_MS 100
 #define BACKOFF_MAX_MS 5000
@@ -24,6 +25,7 @@ struct role_state {
 };
 
 static struct role_state states[ROLES];
+static int image_userns = -1;
 
 const char *role_name(enum role r)
 {
@@ -64,10 +66,20 @@ void roles_start(void)
     }
 }
 
-void roles_started(enum role r, pid_t pid, int error)
+int roles_image_userns(void)
+{
+    return states[ROLE_IMAGE].pid > 0 ? image_userns : -1;
+}
+
+void roles_started(enum role r, pid_t pid, int error, int userns)
 {
     struct role_state *s = &states[r];
 
+    if (r == ROLE_IMAGE) {
+        fd_close(&image_userns);
+        image_userns = take_fd(&userns);
+    }
+    fd_close(&userns);
     s->asked = false;
     if (error != 0) {
         log_error("role", "name=%s cannot be started: errno=%d", role_name(r), error);

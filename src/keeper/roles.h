@@ -15,7 +15,10 @@ void roles_stop(void); /* SIGTERM, after a grace SIGKILL */
 bool roles_all_gone(void);
 
 /* From the spawner. */
-void roles_started(enum role r, pid_t pid, int error);
+void roles_started(enum role r, pid_t pid, int error, int userns);   /* takes `userns`, -1 = none */
 void roles_exited(pid_t pid, int status); /* any child's; others are passed over */
+
+/* The user namespace of the running image role, -1 = it is not running; borrowed. */
+int roles_image_userns(void);
 
 #endif

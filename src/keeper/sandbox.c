@@ -23,6 +23,7 @@
 #include "keeper/budget.h"
 #include "keeper/cpus.h"
 #include "keeper/keeper.h"
+#include "keeper/roles.h"
 #include "keeper/runtime/pool.h"
 #include "keeper/runtime/rootfs.h"
 #include "keeper/sweep.h"
@@ -238,6 +239,21 @@ void sandbox_destroy(const char *id, struct reply_to to)
         }
     }
     leave(s);
+}
+
+int sandbox_tree(const char *id, int *ret_fd, struct err *e)
+{
+    const struct sandbox *s = map_get(&sandboxes, id);
+
+    if (s == NULL)
+        return err_set(e, ERR_NOT_FOUND, "sandbox %s is not on this node", id);
+    /* A process of it that still dies could still write. */
+    if (s->phase != ENDED || s->pidfd >= 0 || sweep_has(s->entry.slot))
+        return err_set(e, ERR_CONFLICT, "sandbox %s has not ended", id);
+    int userns = roles_image_userns();
+    if (userns < 0)
+        return err_set(e, ERR_UNAVAILABLE, "the image role is not running");
+    return rootfs_tree_view(id, userns, ret_fd, e);
 }
 
 /* ---- creating ---- */

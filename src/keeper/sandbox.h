@@ -25,6 +25,8 @@ void sandbox_destroy(const char *id, struct reply_to to);
 
 /* *ret_cpus: where it runs from now on. */
 int sandbox_set_limits(const struct keeper_limits *m, uint8_t ret_cpus[KEEPER_CPUS], struct err *e);
+/* What an ended one wrote, as a mount that shows it to the image role and can change nothing. */
+int sandbox_tree(const char *id, int *ret_fd, struct err *e);
 bool sandbox_uses_layer(const char *layer);
 bool sandbox_is_known(const char *id);
 bool sandbox_uses_slot(

@@ -98,8 +98,9 @@ static void start_slot(const struct spawn_ask *ask, int slot_end)
 static void start_role(const struct spawn_ask *ask)
 {
     struct spawn_started s = {.type = SPAWN_ROLE, .number = ask->number};
+    auto_close int userns = -1;
     pid_t self = getpid();
-    pid_t pid = ask->number == ROLE_IMAGE ? role_child_image() : process_clone(0, -1, NULL);
+    pid_t pid = ask->number == ROLE_IMAGE ? role_child_image(&userns) : process_clone(0, -1, NULL);
 
     if (pid == 0) {
         child_reset();
@@ -107,7 +108,7 @@ static void start_role(const struct spawn_ask *ask)
     }
     s.pid = pid < 0 ? 0 : pid;
     s.error = pid < 0 ? -pid : 0;
-    tell(SPAWN_STARTED, &s, sizeof s, NULL, 0);
+    tell(SPAWN_STARTED, &s, sizeof s, &userns, userns >= 0 ? 1 : 0);
 }
 
 static void empty_trash(void)
@@ -256,7 +257,7 @@ static void heard(struct watch *w, uint32_t events)
         if (s.type == SPAWN_SLOT)
             pool_started(s.number, s.error, m.nfds == 1 ? take_fd(&m.fds[0]) : -1);
         else
-            roles_started((enum role)s.number, s.pid, s.error);
+            roles_started((enum role)s.number, s.pid, s.error, m.nfds == 1 ? take_fd(&m.fds[0]) : -1);
     } else if (m.type == SPAWN_EXITED && m.len == sizeof(struct spawn_exited)) {
         struct spawn_exited x;
         memcpy(&x, m.data, sizeof x);

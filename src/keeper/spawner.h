@@ -14,7 +14,7 @@
 
 enum spawn_type {
     SPAWN_SLOT = 1, /* struct spawn_ask, the slot's end of its channel; answered STARTED + pidfd */
-    SPAWN_ROLE,     /* struct spawn_ask; answered STARTED */
+    SPAWN_ROLE,     /* struct spawn_ask; answered STARTED, of the image role with its user namespace */
     SPAWN_EMPTY_TRASH, /* remove what is in layers/.trash; no answer */
     SPAWN_STARTED,     /* struct spawn_started */
     SPAWN_EXITED,      /* struct spawn_exited, of every child that ends */

@@ -131,6 +131,11 @@ int validate_destroy(const struct keeper_destroy *m, struct err *e)
     return check_sandbox(m->sandbox, e);
 }
 
+int validate_tree(const struct keeper_tree *m, struct err *e)
+{
+    return check_sandbox(m->sandbox, e);
+}
+
 int validate_limits(const struct keeper_limits *m, struct err *e)
 {
     if (check_sandbox(m->sandbox, e) < 0)

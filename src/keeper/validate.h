@@ -19,6 +19,7 @@
 #define WALL_MS_MAX 253402300799000LL /* the end of the year 9999 */
 
 int validate_create(const struct keeper_create *m, struct err *e);
+int validate_tree(const struct keeper_tree *m, struct err *e);
 int validate_destroy(const struct keeper_destroy *m, struct err *e);
 int validate_limits(const struct keeper_limits *m, struct err *e);
 int validate_layer(const struct keeper_layer *m, struct err *e);

@@ -37,6 +37,8 @@
     ONE(PassList, pass_request, op_pass_list)                                           \
     STREAM(ImageImport, image_import_request, op_image_message, op_image_end)           \
     ONE(ImagePull, image_pull_request, op_image_pull)                                   \
+    ONE(ImageFold, image_fold_request, op_image_fold)                                   \
+    ONE(ImageCopy, image_copy_request, op_image_copy)                                   \
     ONE(LayerDelete, layer_ref, op_layer_delete)                                        \
     ONE(Health, empty, op_health)                                                       \
     ONE(SetKeys, set_keys_request, op_set_keys)                                         \

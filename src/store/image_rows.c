@@ -203,18 +203,6 @@ int store_image_set_used(struct store *s, const char *id, int64_t now_us, struct
     return db_run(s, st, e);
 }
 
-int store_image_set_size(struct store *s, const char *id, int64_t bytes, int64_t files, struct err *e)
-{
-    sqlite3_stmt *st = db_stmt(s, "UPDATE images SET size_bytes = ?2, files = ?3 WHERE id = ?1", e);
-
-    if (st == NULL)
-        return -1;
-    db_bind_text(st, 1, id);
-    db_bind_int(st, 2, bytes);
-    db_bind_int(st, 3, files);
-    return db_run(s, st, e);
-}
-
 int store_image_unname(struct store *s, const char *name, struct err *e)
 {
     sqlite3_stmt *st = db_stmt(s, "DELETE FROM image_names WHERE name = ?1", e);
@@ -242,6 +230,32 @@ int store_image_by_digest(struct store *s, const char *digest, char ret[ID_SIZE]
         db_text(st, 0, ret, ID_SIZE);
     (void)sqlite3_reset(st);
     return 0;
+}
+
+int store_layer_release(struct store *s, const char *layer, struct err *e)
+{
+    static const char sql[] = "INSERT OR IGNORE INTO garbage (layer) SELECT ?1 WHERE ?1 <> ''"
+                              " AND NOT EXISTS (SELECT 1 FROM image_layers WHERE image_layers.layer = ?1)"
+                              " AND NOT EXISTS (SELECT 1 FROM build_steps WHERE build_steps.layer = ?1)";
+    sqlite3_stmt *st = db_stmt(s, sql, e);
+
+    if (st == NULL)
+        return -1;
+    db_bind_text(st, 1, layer);
+    return db_run(s, st, e);
+}
+
+int store_image_measure(struct store *s, const char *id, struct err *e)
+{
+    static const char sql[] =
+        "UPDATE images SET (size_bytes, files) = (SELECT ifnull(sum(layers.bytes), 0), ifnull(sum(layers.files), 0)"
+        " FROM image_layers JOIN layers ON layers.layer = image_layers.layer WHERE image_layers.image = ?1) WHERE id = ?1";
+    sqlite3_stmt *st = db_stmt(s, sql, e);
+
+    if (st == NULL)
+        return -1;
+    db_bind_text(st, 1, id);
+    return db_run(s, st, e);
 }
 
 int store_layer_put(struct store *s, const char *layer, int64_t bytes, int64_t files, int64_t now_us, struct err *e)

@@ -210,6 +210,16 @@ int store_step_put(struct store *s, const char *key, const char *layer, int64_t 
     return db_run(s, st, e);
 }
 
+int store_step_remove(struct store *s, const char *key, struct err *e)
+{
+    sqlite3_stmt *st = db_stmt(s, "DELETE FROM build_steps WHERE key = ?1", e);
+
+    if (st == NULL)
+        return -1;
+    db_bind_text(st, 1, key);
+    return db_run(s, st, e);
+}
+
 int store_step_expire(struct store *s, int64_t before_us, int64_t *ret_forgotten, struct err *e)
 {
     static const char garbage[] =

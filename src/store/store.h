@@ -163,7 +163,6 @@ typedef void (*store_image_fn)(void *ctx, const struct image_row *r);
 int store_image_list(struct store *s, int64_t cursor_us, const char *cursor_id, size_t limit, store_image_fn fn,
                      void *ctx, struct err *e);
 int store_image_is_used(struct store *s, const char *id, bool *ret, struct err *e);  /* by a live sandbox */
-int store_image_set_size(struct store *s, const char *id, int64_t bytes, int64_t files, struct err *e);
 int store_image_set_used(struct store *s, const char *id, int64_t now_us, struct err *e);
 int store_image_unname(struct store *s, const char *name, struct err *e);               /* ERR_NOT_FOUND */
 /* The id of an image pulled from a digest, "" if there is none. */
@@ -175,6 +174,10 @@ struct layer_row {
     int64_t images;                         /* that name it */
 };
 
+/* Becomes garbage, if no image and no build step names it. */
+int store_layer_release(struct store *s, const char *layer, struct err *e);
+/* Size and files of an image from those of its layers. */
+int store_image_measure(struct store *s, const char *id, struct err *e);
 int store_layer_put(struct store *s, const char *layer, int64_t bytes, int64_t files, int64_t now_us, struct err *e);
 /* Of one image, top first. */
 typedef void (*store_layer_fn)(void *ctx, const struct layer_row *r);
@@ -226,6 +229,7 @@ int store_operation_lines(struct store *s, const char *id, int64_t after, size_t
 /* *ret_found, and the layer of the step ("" = none). */
 int store_step_get(struct store *s, const char *key, int64_t now_us, bool *ret_found, char ret_layer[72], struct err *e);
 int store_step_put(struct store *s, const char *key, const char *layer, int64_t now_us, struct err *e);
+int store_step_remove(struct store *s, const char *key, struct err *e);     /* 0 also if there is none */
 /* Forgets steps not used since; layers that nothing names any more become garbage. */
 int store_step_expire(struct store *s, int64_t before_us, int64_t *ret_forgotten, struct err *e);
 

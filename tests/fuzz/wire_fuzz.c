@@ -45,6 +45,7 @@ static void try_messages(const uint8_t *data, size_t size)
     TRY(image_done);
     TRY(keeper_create);
     TRY(keeper_destroy);
+    TRY(keeper_tree);
     TRY(keeper_limits);
     TRY(keeper_layer);
     TRY(keeper_stats);

@@ -59,6 +59,7 @@ CODEC(image_done, 1, "bad entry", "abc", 5, 6)
 CODEC(keeper_create, "sb-1", "host", 2, {"aa", "bb"}, "im-1", {1000, 100, 1ULL << 40, 1 << 20, 64, 7}, 5, -6, 7, 8, 9,
       10, 2, 3)
 CODEC(keeper_destroy, "sb-1")
+CODEC(keeper_tree, "sb-1")
 CODEC(keeper_limits, "sb-1", {1, 2, 3, 4, 5, 6})
 CODEC(keeper_layer, "aa")
 CODEC(keeper_stats, 1, 2, 3, 4, 5, 6)
@@ -92,7 +93,7 @@ static const struct codec {
 #define ROW(name) {#name, sample_##name, recode_##name}
     ROW(init_setup), ROW(init_ready), ROW(init_exec), ROW(init_started), ROW(init_exited),
     ROW(init_signal), ROW(init_cpus), ROW(init_oom), ROW(init_oom_r), ROW(image_unpack), ROW(image_progress), ROW(image_done), ROW(keeper_create),
-    ROW(keeper_destroy), ROW(keeper_limits), ROW(keeper_layer), ROW(keeper_stats),
+    ROW(keeper_destroy), ROW(keeper_tree), ROW(keeper_limits), ROW(keeper_layer), ROW(keeper_stats),
     ROW(keeper_configure), ROW(mon_exec), ROW(mon_ref), ROW(mon_read), ROW(mon_read_r),
     ROW(mon_stdin), ROW(mon_stdin_r), ROW(mon_wait), ROW(mon_list), ROW(mon_signal),
     ROW(mon_resize), ROW(mon_kill), ROW(mon_terminate), ROW(mon_status), ROW(mon_update), ROW(mon_dial),

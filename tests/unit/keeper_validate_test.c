@@ -79,6 +79,9 @@ static void test_sandbox(void **state)
         refused(&m, "sandbox");
         PUT(d.sandbox, bad[i]);
         assert_int_equal(validate_destroy(&d, &e), -1);
+        struct keeper_tree t = {0};
+        PUT(t.sandbox, bad[i]);
+        assert_int_equal(validate_tree(&t, &e), -1);
         PUT(l.sandbox, bad[i]);
         assert_int_equal(validate_limits(&l, &e), -1);
     }

@@ -1,11 +1,14 @@
 /*
  * images.c - image.* operations
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "api/rest/list.h"
 #include "api/rest/operations.h"
+#include "api/shared/build/build.h"
 #include "base/mem.h"
+#include "core/dockerfile/dockerfile.h"
 #include "core/image.h"
 #include "core/image_pull.h"
 #include "json/json.h"
@@ -48,6 +51,7 @@ static json_t *image_json(const struct image_row *r)
 /* --- import ---------------------------------------------------------------------------------- */
 
 struct upload {
+    bool is_context;
     struct image_import *import;
     size_t held; /* bytes taken from the client without giving credit back */
 };
@@ -92,10 +96,19 @@ static void on_writable(void *ctx)
     give_credit(c, c->user);
 }
 
+static json_t *context_json(const struct image_row *image)
+{
+    auto_json *layers = stored(image->layers, json_array());
+
+    return json_pack("{s:O, s:I, s:I}", "context", json_array_get(layers, 0), "size_bytes", (json_int_t)image->size_bytes, "files",
+                     (json_int_t)image->files);
+}
+
 static void on_imported(void *ctx, const struct image_row *image, const struct err *e)
 {
     struct call *c = ctx;
     struct upload *u = c->user;
+    bool is_context = u->is_context;
 
     give_credit(c, u); /* what is left of the body is dropped */
     free(u);
@@ -103,11 +116,27 @@ static void on_imported(void *ctx, const struct image_row *image, const struct e
         call_fail(c, e);
         return;
     }
+    if (is_context) {
+        call_reply(c, 201, context_json(image));
+        return;
+    }
     call_set_target(c, image->id);
     call_reply(c, 201, image_json(image));
 }
 
 static const struct image_import_ops import_ops = {.on_writable = on_writable, .done = on_imported};
+
+static void begin_upload(struct call *c, const struct image_config *cfg)
+{
+    struct upload *u = mem_zalloc(sizeof *u);
+
+    u->is_context = cfg->is_context;
+    c->user = u;
+    c->on_body = on_body;
+    c->on_body_end = on_body_end;
+    c->on_gone = on_gone;
+    u->import = image_import(c->core, cfg, &import_ops, c);
+}
 
 static json_t *read_env(struct call *c, struct err *e)
 {
@@ -145,12 +174,14 @@ static void import(struct call *c)
         call_fail(c, &e);
         return;
     }
-    struct upload *u = mem_zalloc(sizeof *u);
-    c->user = u;
-    c->on_body = on_body;
-    c->on_body_end = on_body_end;
-    c->on_gone = on_gone;
-    u->import = image_import(c->core, &cfg, &import_ops, c);
+    begin_upload(c, &cfg);
+}
+
+static void upload_context(struct call *c)
+{
+    const struct image_config cfg = {.is_context = true};
+
+    begin_upload(c, &cfg);
 }
 
 /* --- the rest -------------------------------------------------------------------------------- */
@@ -258,6 +289,38 @@ static void remove_name(struct call *c)
         call_reply_empty(c, 204);
 }
 
+static void build(struct call *c)
+{
+    const struct build_spec spec = {
+        .kind = "image.build",
+        .dockerfile = call_string(c, "dockerfile", ""),
+        .dockerfile_len = strlen(call_string(c, "dockerfile", "")),
+        .context = call_string(c, "context", NULL),
+        .name = call_string(c, "name", NULL),
+        .target = call_string(c, "target", NULL),
+        .args = json_object_get(c->body, "args"),
+        .labels = json_object_get(c->body, "labels"),
+        .secrets = json_object_get(c->body, "secrets"),
+        .no_cache = call_bool(c, "no_cache", false),
+        .refresh = call_bool(c, "refresh", false),
+        .step_timeout_ms = (int64_t)(call_number(c, "step_timeout_s", 0) * 1000),
+        .memory_mb = (uint64_t)call_int(c, "memory_mb", 0),
+        .cpu_milli = (uint32_t)(call_number(c, "cpu", 0) * 1000),
+    };
+    char id[ID_SIZE];
+    struct err e = {0};
+
+    if (spec.context != NULL && strspn(spec.context, "0123456789abcdef") != 64)
+        (void)err_param(&e, ERR_INVALID, "context", "context is not what an upload answered");
+    else if (build_begin(c->core, &spec, id, &e) == 0) {
+        operation_accepted(c, id);
+        return;
+    }
+    if (e.param[0] == '\0' && e.code == ERR_INVALID)
+        (void)snprintf(e.param, sizeof e.param, "dockerfile");
+    call_fail(c, &e);
+}
+
 static void add_garbage(void *ctx, const char *image, int64_t bytes, const char *source)
 {
     (void)json_array_append_new(ctx, json_pack("{s:s, s:I, s:o}", "image", image, "size_bytes", (json_int_t)bytes, "source",
@@ -325,6 +388,20 @@ static const struct field pull_body[] = {
     {"password", FIELD_STRING, FIELD_NULLABLE, 0, 8191, NULL, "for the registry; not kept"},
     {"refresh", FIELD_BOOL, 0, 0, 0, NULL, "resolve the tag again though an image has the name; default false"},
 };
+static const struct field build_body[] = {
+    {"dockerfile", FIELD_STRING, FIELD_REQUIRED, 1, DF_TEXT_MAX, NULL, "the text of the Dockerfile"},
+    {"context", FIELD_STRING, FIELD_NULLABLE, 64, 64, NULL, "what the upload of the files answered; each upload serves one build"},
+    {"name", FIELD_STRING, FIELD_NULLABLE, 1, IMAGE_REF_SIZE - 1, NULL, "name to point at the image"},
+    {"target", FIELD_STRING, FIELD_NULLABLE, 1, 128, NULL, "stage to build; default the last"},
+    {"args", FIELD_STRING_MAP, 0, 0, 0, NULL, "values of ARG"},
+    {"labels", FIELD_STRING_MAP, 0, 0, 0, NULL, "labels of the image"},
+    {"secrets", FIELD_STRING_MAP, 0, 0, 0, NULL, "variables of RUN alone, in no layer and no cache key"},
+    {"no_cache", FIELD_BOOL, 0, 0, 0, NULL, "run every step; default false"},
+    {"refresh", FIELD_BOOL, 0, 0, 0, NULL, "resolve the tags of FROM again; default false"},
+    {"step_timeout_s", FIELD_NUMBER, FIELD_NULLABLE, 1, 24 * 3600, NULL, "longest time of one RUN; default 3600"},
+    {"memory_mb", FIELD_INT, FIELD_NULLABLE, LIMIT_MEMORY_MB_MIN, LIMIT_MEMORY_MB_MAX, NULL, "memory of a RUN"},
+    {"cpu", FIELD_NUMBER, FIELD_NULLABLE, 0.01, 1024, NULL, "processors of a RUN"},
+};
 static const struct field gc_body[] = {
     {"unused_s", FIELD_NUMBER, 0, 0, 1e9, NULL, "only what was made and last used so long ago; default a day"},
     {"named", FIELD_BOOL, 0, 0, 0, NULL, "images that have a name too; default false"},
@@ -347,6 +424,10 @@ const struct op rest_image_ops[] = {
      remove_name},
     {"image.pull", "POST", "/v1/images:pull", "image:write", 0, "Pull an image from a registry", NULL, 0, pull_body,
      array_len(pull_body), 202, pull},
+    {"build.context", "POST", "/v1/builds/contexts", "image:write", OP_RAW_BODY, "Upload the files of a build as a tar", NULL, 0, NULL, 0,
+     201, upload_context},
+    {"build.create", "POST", "/v1/builds", "image:write", 0, "Build an image out of a Dockerfile", NULL, 0, build_body,
+     array_len(build_body), 202, build},
     {"image.gc", "POST", "/v1/images:gc", "image:write", 0, "Remove images and build steps that nobody uses", NULL, 0, gc_body,
      array_len(gc_body), 200, collect},
 };

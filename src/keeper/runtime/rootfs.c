@@ -131,6 +131,19 @@ int rootfs_tree_make(const char *sandbox, const char *delta, uint64_t disk_bytes
     return 0;
 }
 
+int rootfs_tree_view(const char *sandbox, int userns_fd, int *ret_fd, struct err *e)
+{
+    auto_close int tree = openat(keeper.sandboxes_fd, sandbox, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (tree < 0)
+        return err_sys(e, errno, "open the tree of %s", sandbox);
+    int fd = mount_clone(tree, "upper", TREE_ATTRIBUTES | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, userns_fd);
+    if (fd < 0)
+        return err_sys(e, -fd, "mount the tree of %s for the image role", sandbox);
+    *ret_fd = fd;
+    return 0;
+}
+
 int rootfs_tree_remove(const char *sandbox, struct err *e)
 {
     int r = btrfs_destroy(keeper.sandboxes_fd, sandbox);

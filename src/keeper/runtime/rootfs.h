@@ -20,6 +20,8 @@ int rootfs_scaffold(int userns_fd, int *ret_fd, struct err *e);
 /* Makes the subvolume of a sandbox, empty or as a clone of a delta, and mounts it. */
 int rootfs_tree_make(const char *sandbox, const char *delta, uint64_t disk_bytes, int userns_fd,
                      int *ret_fd, struct err *e);
+/* What was written into it, read-only. */
+int rootfs_tree_view(const char *sandbox, int userns_fd, int *ret_fd, struct err *e);
 int rootfs_tree_remove(const char *sandbox, struct err *e); /* 0 also if there is none */
 
 #endif

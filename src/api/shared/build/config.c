@@ -1,0 +1,233 @@
+/*
+ * config.c - instructions of a Dockerfile that change no file
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/shared/build/internal.h"
+#include "base/mem.h"
+
+static json_t *member(json_t *o, const char *key, bool is_array)
+{
+    json_t *v = json_object_get(o, key);
+
+    if (v == NULL || json_is_null(v)) {
+        v = is_array ? json_array() : json_object();
+        (void)json_object_set_new(o, key, v);
+    }
+    return v;
+}
+
+/* ENV and LABEL: pairs into an object. */
+static int pairs(struct build *b, const struct df_instruction *in, json_t *into, struct err *e)
+{
+    const struct df_shell sh = {.escape = b->file.escape, .lookup = build_lookup, .ctx = b};
+    auto_json *list = df_pairs(&sh, in->text, e);
+    json_t *pair;
+    size_t i;
+
+    if (list == NULL)
+        return -1;
+    json_array_foreach(list, i, pair)
+        (void)json_object_set(into, json_string_value(json_array_get(pair, 0)), json_array_get(pair, 1));
+    return 0;
+}
+
+static int arg(struct build *b, const struct df_instruction *in, struct err *e)
+{
+    const struct df_shell sh = {.escape = b->file.escape, .lookup = build_lookup, .ctx = b};
+    auto_json *words = df_words(&sh, in->text, e);
+    struct stage *s = build_stage(b);
+    json_t *word;
+    size_t i;
+
+    if (words == NULL)
+        return -1;
+    json_array_foreach(words, i, word)
+    {
+        const char *text = json_string_value(word), *eq = strchr(text, '=');
+        auto_free char *name = mem_strndup(text, eq != NULL ? (size_t)(eq - text) : strlen(text));
+        json_t *given = json_object_get(b->given_args, name);
+        json_t *global = json_object_get(b->global_args, name);
+        if (*name == '\0')
+            return df_fail(in, e, "an argument has no name");
+        if (given != NULL)
+            (void)json_object_set(s->args, name, given);
+        else if (eq != NULL)
+            (void)json_object_set_new(s->args, name, json_string(eq + 1));
+        else if (global != NULL)
+            (void)json_object_set(s->args, name, global);
+    }
+    return 0;
+}
+
+/* CMD and ENTRYPOINT. */
+static json_t *command(const struct stage *s, const struct df_instruction *in)
+{
+    if (in->json != NULL)
+        return json_incref(in->json);
+    if (*in->text == '\0')
+        return json_array();
+    json_t *list = json_deep_copy(s->shell);
+    (void)json_array_append_new(list, js_string_lossy(in->text));
+    return list;
+}
+
+static int words_as_keys(struct build *b, const struct df_instruction *in, const char *key, struct err *e)
+{
+    const struct df_shell sh = {.escape = b->file.escape, .lookup = build_lookup, .ctx = b};
+    auto_json *words = in->json != NULL ? json_incref(in->json) : df_words(&sh, in->text, e);
+    json_t *into = member(build_stage(b)->config, key, false), *word;
+    size_t i;
+
+    if (words == NULL)
+        return -1;
+    json_array_foreach(words, i, word)
+    {
+        const char *text = json_string_value(word);
+        bool bare = in->kind == DF_EXPOSE && strchr(text, '/') == NULL;
+        auto_free char *name = mem_printf("%s%s", text, bare ? "/tcp" : "");
+        if (in->kind == DF_EXPOSE && strspn(text, "0123456789-") != strcspn(text, "/"))
+            return df_fail(in, e, "'%.40s' is no port", text);
+        (void)json_object_set_new(into, name, json_object());
+    }
+    return 0;
+}
+
+static int workdir(struct build *b, const struct df_instruction *in, struct err *e)
+{
+    struct stage *s = build_stage(b);
+    auto_free char *text = build_expand(b, in->text, e);
+
+    if (text == NULL)
+        return -1;
+    auto_free char *path = build_path(s, text);
+    if (strlen(path) >= LIMIT_PATH)
+        return df_fail(in, e, "the path is longer than %d bytes", LIMIT_PATH - 1);
+    (void)json_object_set_new(s->config, "WorkingDir", js_string_lossy(path));
+    return build_make_dir(b, path, e);
+}
+
+static int text_field(struct build *b, const struct df_instruction *in, const char *key, struct err *e)
+{
+    auto_free char *text = build_expand(b, in->text, e);
+
+    if (text == NULL)
+        return -1;
+    (void)json_object_set_new(build_stage(b)->config, key, js_string_lossy(text));
+    return 0;
+}
+
+static int shell(struct stage *s, const struct df_instruction *in, struct err *e)
+{
+    if (in->json == NULL || json_array_size(in->json) == 0)
+        return df_fail(in, e, "it needs the exec form: [\"program\", \"argument\"]");
+    json_decref(s->shell);
+    s->shell = json_incref(in->json);
+    (void)json_object_set(s->config, "Shell", in->json);
+    return 0;
+}
+
+static long long nanoseconds(const char *text)
+{
+    double total = 0;
+    char *end;
+
+    for (const char *at = text; *at != '\0'; at = end) {
+        double v = strtod(at, &end);
+        if (end == at || v < 0)
+            return -1;
+        double unit = strncmp(end, "ms", 2) == 0 ? 1e6 : *end == 's' ? 1e9 : *end == 'm' ? 60e9 : *end == 'h' ? 3600e9 : 0;
+        if (unit == 0)
+            return -1;
+        end += unit == 1e6 ? 2 : 1;
+        total += v * unit;
+    }
+    return (long long)total;
+}
+
+static int healthcheck(struct build *b, const struct df_instruction *in, struct err *e)
+{
+    static const char *const names[] = {"interval", "timeout", "start-period", "start-interval", "retries"};
+    static const char *const keys[] = {"Interval", "Timeout", "StartPeriod", "StartInterval"};
+    struct stage *s = build_stage(b);
+    auto_json *check = json_object();
+    struct df_file one;
+
+    if (df_check_flags(in, names, array_len(names), e) < 0)
+        return -1;
+    for (size_t i = 0; i < array_len(keys); i++) {
+        const char *value = df_flag(in, names[i]);
+        if (value == NULL)
+            continue;
+        long long ns = nanoseconds(value);
+        if (ns < 0)
+            return df_fail(in, e, "--%s is '%.20s', which is no time such as 30s", names[i], value);
+        (void)json_object_set_new(check, keys[i], json_integer(ns));
+    }
+    if (df_flag(in, "retries") != NULL)
+        (void)json_object_set_new(check, "Retries", json_integer(strtol(df_flag(in, "retries"), NULL, 10)));
+    if (strcasecmp(in->text, "none") == 0) {
+        (void)json_object_set_new(check, "Test", json_pack("[s]", "NONE"));
+    } else {
+        if (df_parse_one(in->text, b->file.escape, &one, e) < 0 || one.n != 1 || one.list[0].kind != DF_CMD) {
+            df_done(&one);
+            return df_fail(in, e, "it is followed by CMD or NONE");
+        }
+        json_t *test = one.list[0].json != NULL ? json_pack("[s]", "CMD") : json_pack("[s, o]", "CMD-SHELL", js_string_lossy(one.list[0].text));
+        if (one.list[0].json != NULL)
+            (void)json_array_extend(test, one.list[0].json);
+        (void)json_object_set_new(check, "Test", test);
+        df_done(&one);
+    }
+    (void)json_object_set(s->config, "Healthcheck", check);
+    return 0;
+}
+
+int build_config(struct build *b, const struct df_instruction *in, struct err *e)
+{
+    struct stage *s = build_stage(b);
+
+    if (in->kind != DF_HEALTHCHECK && df_check_flags(in, NULL, 0, e) < 0)
+        return -1;
+    switch (in->kind) {
+    case DF_ENV:
+        return pairs(b, in, s->env, e);
+    case DF_LABEL:
+        return pairs(b, in, member(s->config, "Labels", false), e);
+    case DF_ARG:
+        return arg(b, in, e);
+    case DF_CMD:
+        (void)json_object_set_new(s->config, "Cmd", command(s, in));
+        return 0;
+    case DF_ENTRYPOINT:
+        (void)json_object_set_new(s->config, "Entrypoint", command(s, in));
+        (void)json_object_del(s->config, "Cmd");    /* of the base, which was meant for another one */
+        return 0;
+    case DF_EXPOSE:
+        return words_as_keys(b, in, "ExposedPorts", e);
+    case DF_VOLUME:
+        return words_as_keys(b, in, "Volumes", e);
+    case DF_WORKDIR:
+        return workdir(b, in, e);
+    case DF_USER:
+        return text_field(b, in, "User", e);
+    case DF_STOPSIGNAL:
+        return text_field(b, in, "StopSignal", e);
+    case DF_MAINTAINER:
+        return 0;
+    case DF_SHELL:
+        return shell(s, in, e);
+    case DF_HEALTHCHECK:
+        return healthcheck(b, in, e);
+    case DF_ONBUILD:
+        (void)json_array_append_new(member(s->config, "OnBuild", true), js_string_lossy(in->text));
+        return 0;
+    case DF_ADD:
+    case DF_COPY:
+    case DF_FROM:
+    case DF_RUN:
+        break;
+    }
+    return err_set(e, ERR_INTERNAL, "%s is no instruction of the configuration", df_name(in->kind));
+}

@@ -1,0 +1,81 @@
+/*
+ * internal.h - what the files of the builder share
+ */
+#ifndef QS_API_SHARED_BUILD_INTERNAL_H
+#define QS_API_SHARED_BUILD_INTERNAL_H
+
+#include "api/shared/build/build.h"
+#include "core/dockerfile/dockerfile.h"
+#include "core/image_pull.h"
+#include "node.pb-c.h"
+
+#define BUILD_LAYERS_MAX 40             /* of an image before its layers are copied into one */
+
+struct run;
+
+struct stage {
+    char *name;                         /* "" = none; owned */
+    size_t from, end;                   /* instructions [from, end) of the file, the first is its FROM */
+    bool is_needed, is_done;
+    json_t *layers;                     /* array, top first; owned */
+    json_t *config;                     /* "config" of the image; owned */
+    json_t *env;                        /* object; owned */
+    json_t *args;                       /* declared ones with a value; owned */
+    json_t *onbuild;                    /* instructions of the base that are still to be done; owned, NULL = none */
+    json_t *shell;                      /* array; owned */
+};
+
+struct build {
+    struct core *core;
+    struct operation *operation;
+    struct df_file file;
+    struct df_file trigger;             /* the ONBUILD instruction that is being done */
+    struct stage *stages;
+    size_t nstages, target;
+    size_t stage, at;                   /* where we are */
+    size_t step, nsteps;                /* for people */
+    size_t cached;
+    json_t *sizes;                      /* array of {step, layer, bytes, cached}; owned */
+    json_t *global_args;                /* before the first FROM; owned */
+    json_t *given_args, *secrets, *bases, *labels;   /* owned */
+    char context[72];
+    char image[ID_SIZE];
+    char *name;                         /* owned, NULL = none */
+    bool no_cache, refresh;
+    int64_t step_timeout_ms;
+    uint64_t memory_mb;
+    uint32_t cpu_milli;
+
+    struct image_pull *pull;            /* under way */
+    struct node_call *call;             /* under way */
+    struct run *run;                    /* under way */
+    const struct df_instruction *current;
+    char *key;                          /* of the step under way, NULL = it has none; owned */
+    bool is_flattening;
+};
+
+/* build.c: a step is over. */
+void build_step_done(struct build *b);
+void build_failed(struct build *b, const struct err *e);            /* with the step put before */
+void build_add_layer(struct build *b, const char *layer, uint64_t bytes, uint64_t files, bool cached);
+struct stage *build_stage(struct build *b);
+/* The stage that a --from names, already built; NULL if there is none. */
+struct stage *build_find_stage(struct build *b, const char *name, bool before_only);
+/* Variables of the stage for words.c. */
+const char *build_lookup(void *ctx, const char *name, size_t n);
+char *build_expand(struct build *b, const char *text, struct err *e);
+/* Absolute: joined to the working directory when it is not. The caller frees. */
+char *build_path(const struct stage *s, const char *path);
+
+/* config.c: instructions that change no file. */
+int build_config(struct build *b, const struct df_instruction *in, struct err *e);
+/* copy.c: COPY, ADD, and the directory of WORKDIR. */
+int build_copy(struct build *b, const struct df_instruction *in, struct err *e);
+int build_make_dir(struct build *b, const char *path, struct err *e);
+/* All layers of the stage into one. */
+int build_flatten(struct build *b, struct err *e);
+/* run.c */
+int build_run(struct build *b, const struct df_instruction *in, struct err *e);
+void build_run_cancel(struct build *b);
+
+#endif

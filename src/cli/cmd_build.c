@@ -1,0 +1,169 @@
+/*
+ * cmd_build.c - build an image out of a Dockerfile and a directory
+ *
+ * The directory goes to the server as a tar, whole: .dockerignore counts there.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "cli/cmd.h"
+#include "cli/operation.h"
+#include "cli/table.h"
+#include "cli/tar.h"
+#include "sys/fd.h"
+
+#define DOCKERFILE_MAX (1024 * 1024)
+
+struct build_args {
+    const char *file, *name, *target, *timeout, *memory;
+    struct arg_list args, labels, secrets;
+    bool no_cache, refresh, quiet;
+};
+
+static ssize_t read_fd(void *ctx, void *p, size_t n)
+{
+    ssize_t r;
+
+    do {
+        r = read(*(int *)ctx, p, n);
+    } while (r < 0 && errno == EINTR);
+    return r;
+}
+
+/* "-" is stdin. */
+static int read_dockerfile(const char *path, json_t *body, struct err *e)
+{
+    auto_free char *text = mem_alloc(DOCKERFILE_MAX + 1);
+    auto_close int file = strcmp(path, "-") == 0 ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open(path, O_RDONLY | O_CLOEXEC);
+
+    if (file < 0)
+        return err_sys(e, errno, "open %s", path);
+    ssize_t n = fd_read_all(file, text, DOCKERFILE_MAX);
+    if (n < 0)
+        return err_sys(e, (int)-n, "read %s", path);
+    json_t *value = json_stringn(text, (size_t)n);
+    if (value == NULL)
+        return err_set(e, ERR_INVALID, "%s is not UTF-8", path);
+    (void)json_object_set_new(body, "dockerfile", value);
+    return 0;
+}
+
+static int upload(struct client *cl, const char *dir, json_t *body, struct err *e)
+{
+    char *argv[] = {"tar", "-c", "-f", "-", "--owner=0", "--group=0", "--numeric-owner", "-C", (char *)(uintptr_t)dir, ".", NULL};
+    json_t *answer = NULL;
+    struct err tar = {0};
+    int ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return err_sys(e, errno, "make a pipe");
+    auto_close int in = ends[0];
+    auto_close int out = ends[1];
+    pid_t pid = tar_start(argv, out, STDOUT_FILENO, e);
+    if (pid < 0)
+        return -1;
+    fd_close(&out);
+    struct client_body b = {.read = read_fd, .ctx = &in, .length = -1};
+    int r = client_stream(cl, "POST", "/v1/builds/contexts", &b, &answer, e);
+    fd_close(&in);
+    if (tar_end(pid, &tar) < 0 && r == 0) {
+        *e = tar;
+        r = -1;
+    }
+    if (r == 0)
+        (void)json_object_set(body, "context", json_object_get(answer, "context"));
+    json_decref(answer);
+    return r;
+}
+
+static json_t *pairs(const struct arg_list *list)
+{
+    json_t *o = json_object();
+
+    for (size_t i = 0; i < list->n; i++) {
+        const char *eq = strchr(list->items[i], '=');
+        auto_free char *name = mem_strndup(list->items[i], eq != NULL ? (size_t)(eq - list->items[i]) : strlen(list->items[i]));
+        const char *value = eq != NULL ? eq + 1 : getenv(name);
+        if (value != NULL)
+            (void)json_object_set_new(o, name, json_string(value));
+    }
+    return o;
+}
+
+static int fill(const struct build_args *a, json_t *body, struct err *e)
+{
+    double seconds = 0;
+    long long memory = 0;
+
+    if (a->name != NULL)
+        (void)json_object_set_new(body, "name", json_string(a->name));
+    if (a->target != NULL)
+        (void)json_object_set_new(body, "target", json_string(a->target));
+    (void)json_object_set_new(body, "args", pairs(&a->args));
+    (void)json_object_set_new(body, "labels", pairs(&a->labels));
+    (void)json_object_set_new(body, "secrets", pairs(&a->secrets));
+    (void)json_object_set_new(body, "no_cache", json_boolean(a->no_cache));
+    (void)json_object_set_new(body, "refresh", json_boolean(a->refresh));
+    if (a->timeout != NULL) {
+        if (args_number("--timeout", a->timeout, &seconds, e) < 0)
+            return -1;
+        (void)json_object_set_new(body, "step_timeout_s", json_real(seconds));
+    }
+    if (a->memory != NULL) {
+        if (args_int("--memory", a->memory, &memory, e) < 0)
+            return -1;
+        (void)json_object_set_new(body, "memory_mb", json_integer(memory));
+    }
+    return 0;
+}
+
+static int build(const struct build_args *a, const char *dir, struct err *e)
+{
+    auto_client struct client cl = {0};
+    auto_json *body = json_object();
+    auto_free char *file = a->file != NULL ? mem_strdup(a->file) : mem_printf("%s/Dockerfile", dir);
+    json_t *operation = NULL;
+
+    if (read_dockerfile(file, body, e) < 0 || fill(a, body, e) < 0 || client_init(&cl, e) < 0 || upload(&cl, dir, body, e) < 0 ||
+        client_json(&cl, "POST", "/v1/builds", body, &operation, e) < 0 ||
+        operation_follow(&cl, operation, a->quiet, &operation, e) < 0)
+        return -1;
+    printf("%s\n", table_text(json_object_get(operation, "image")));
+    json_decref(operation);
+    return 0;
+}
+
+int cmd_build(int argc, char **argv)
+{
+    struct build_args a = {0};
+    const struct arg args[] = {
+        {'f', "file", ARG_TEXT, &a.file, "FILE", "the Dockerfile (default DIRECTORY/Dockerfile; - is stdin)"},
+        {'t', "name", ARG_TEXT, &a.name, "NAME", "name of the image"},
+        {0, "target", ARG_TEXT, &a.target, "STAGE", "stage to build (default the last)"},
+        {0, "build-arg", ARG_LIST, &a.args, "NAME=VALUE", "value of an ARG; NAME alone takes ours; may be repeated"},
+        {0, "label", ARG_LIST, &a.labels, "NAME=VALUE", "label of the image; may be repeated"},
+        {0, "secret", ARG_LIST, &a.secrets, "NAME=VALUE", "variable of RUN alone; may be repeated"},
+        {0, "no-cache", ARG_FLAG, &a.no_cache, NULL, "run every step"},
+        {0, "refresh", ARG_FLAG, &a.refresh, NULL, "ask registries again what tags of FROM name"},
+        {0, "timeout", ARG_TEXT, &a.timeout, "SECONDS", "longest time of one RUN (default 3600)"},
+        {'m', "memory", ARG_TEXT, &a.memory, "MB", "memory of a RUN"},
+        {'q', "quiet", ARG_FLAG, &a.quiet, NULL, "print the id alone"},
+    };
+    const struct cmd d = {
+        .usage = "build [options] DIRECTORY", .about = "Build an image out of a Dockerfile and print its id.", .args = args,
+        .nargs = array_len(args), .mixed = true, .min_words = 1, .max_words = 1, .usage_code = EXIT_USAGE,
+    };
+    struct err e = {0};
+    int done = cmd_parse(&d, &argc, argv);
+    int r = done < 0 ? build(&a, argv[0], &e) : 0;
+
+    arg_list_done(&a.args);
+    arg_list_done(&a.labels);
+    arg_list_done(&a.secrets);
+    return done >= 0 ? done : r < 0 ? cmd_fail(&e, EXIT_FAILED) : 0;
+}

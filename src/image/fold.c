@@ -1,0 +1,173 @@
+/*
+ * fold.c - what a sandbox has written becomes a layer
+ *
+ * Reads the upper directory of an ended sandbox by the mount that the keeper gave: names, links and contents of a stranger, taken one by one
+ * and never followed. Whiteouts and opaque directories keep their meaning.
+ */
+#include "image/fold.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "image/confine.h"
+#include "image/layer.h"
+#include "image/scribe.h"
+#include "sys/fd.h"
+
+#define DEPTH_MAX 512
+
+struct fold {
+    const struct image_fold *request;
+    struct scribe scribe;
+    uint64_t written;                   /* entries that are more than directories on the way */
+};
+
+static bool is_excluded(const struct fold *f, const char *path)
+{
+    for (uint32_t i = 0; i < f->request->nexclude; i++)
+        if (strcmp(f->request->exclude[i], path) == 0)
+            return true;
+    return false;
+}
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int read_names(int dir, char ***ret, size_t *ret_n)
+{
+    int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = copy >= 0 ? fdopendir(copy) : NULL;
+    const struct dirent *d;
+    size_t size = 0;
+
+    *ret = NULL;
+    *ret_n = 0;
+    if (list == NULL) {
+        fd_close(&copy);
+        return -errno;
+    }
+    while ((d = readdir(list)) != NULL) {
+        if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
+            continue;
+        if (*ret_n == size) {
+            size = size > 0 ? size * 2 : 32;
+            *ret = mem_realloc(*ret, size * sizeof **ret);
+        }
+        (*ret)[(*ret_n)++] = mem_strdup(d->d_name);
+    }
+    (void)closedir(list);
+    qsort(*ret, *ret_n, sizeof **ret, compare);
+    return 0;
+}
+
+static int fold_dir(struct fold *f, int dir, const char *path, int depth, struct err *e);
+
+static int fold_below(struct fold *f, int parent, const char *name, const char *path, int depth, struct err *e)
+{
+    char value = '\0';
+    auto_close int dir = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (dir < 0)
+        return err_sys(e, errno, "open");
+    if (fgetxattr(dir, "user.overlay.opaque", &value, 1) == 1 && value == 'y') {
+        f->written++;
+        if (scribe_opaque(&f->scribe, path, e) < 0)
+            return -1;
+    }
+    return fold_dir(f, dir, path, depth + 1, e);
+}
+
+static int fold_entry(struct fold *f, int dir, const char *name, const char *path, int depth, struct err *e)
+{
+    char shown[160];
+    struct stat st;
+
+    if (is_excluded(f, path))
+        return 0;
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_sys(e, errno, "look at '%s'", log_escape(path, shown, sizeof shown));
+    struct tree_attr a = scribe_attr(&st);
+    f->written++;
+    if (scribe_entry(&f->scribe, path, dir, name, &st, &a, e) < 0 ||
+        (S_ISDIR(st.st_mode) && fold_below(f, dir, name, path, depth, e) < 0))
+        return depth == 0 ? err_wrap(e, "'%s'", log_escape(path, shown, sizeof shown)) : -1;
+    return 0;
+}
+
+static int fold_dir(struct fold *f, int dir, const char *path, int depth, struct err *e)
+{
+    char **names;
+    size_t n;
+    int r = read_names(dir, &names, &n);
+
+    if (r < 0)
+        return err_sys(e, -r, "list a directory");
+    if (depth > DEPTH_MAX)
+        r = err_set(e, ERR_INVALID, "directories are nested deeper than %d", DEPTH_MAX);
+    for (size_t i = 0; i < n; i++) {
+        auto_free char *below = mem_printf("%s%s%s", path, *path != '\0' ? "/" : "", names[i]);
+        if (r == 0 && strlen(below) >= LIMIT_PATH)
+            r = err_set(e, ERR_INVALID, "a path is longer than %d bytes", LIMIT_PATH - 1);
+        if (r == 0)
+            r = fold_entry(f, dir, names[i], below, depth, e);
+        free(names[i]);
+    }
+    free(names);
+    return r;
+}
+
+static int fold_root(struct fold *f, int root, struct err *e)
+{
+    struct stat st;
+
+    if (fstat(root, &st) < 0 || !S_ISDIR(st.st_mode))
+        return err_set(e, ERR_MALFORMED, "what came with the request is no directory");
+    struct tree_attr a = scribe_attr(&st);
+    if (scribe_dir(&f->scribe, "", &a, e) < 0)
+        return -1;
+    return fold_dir(f, root, "", 0, e);
+}
+
+static int fold(const struct job *job, struct fold *f, int from, struct image_done *ret, struct err *e)
+{
+    auto_close int staging = -1;
+    auto_close int root = -1;
+
+    if (layer_stage(job, &staging, &root, e) < 0)
+        return -1;
+    scribe_begin(&f->scribe, job, root, &(struct unpack_limits){f->request->max_bytes, f->request->max_files});
+    int r = fold_root(f, from, e);
+    if (r == 0)
+        r = scribe_end(&f->scribe, ret->layer, e);
+    ret->bytes = f->scribe.counts.bytes;
+    ret->files = f->scribe.counts.files;
+    scribe_done(&f->scribe);
+    if (r == 0 && f->written > 0)
+        r = layer_publish(job, staging, root, ret->layer, e);
+    else
+        ret->layer[0] = '\0';
+    if (r < 0 || f->written == 0)
+        layer_discard(job, staging);
+    return r;
+}
+
+int fold_run(const struct job *job, const struct chan_msg *m, struct image_done *ret, struct err *e)
+{
+    auto_free struct image_fold *request = mem_zalloc(sizeof *request);
+    struct fold f = {.request = request};
+
+    if (m->nfds != 1 || image_fold_decode(request, m->data, m->len) < 0)
+        return err_set(e, ERR_MALFORMED, "not a request of this version, or without its tree");
+    if (confine_unpacker(e) < 0)
+        return -1;
+    return fold(job, &f, m->fds[0], ret, e);
+}
