@@ -49,7 +49,9 @@ void rpc_dict_get_or_create(struct mcall *c)
         m_fail(c, &e);
         return;
     }
+    M(CreationInfo) creation = m_creation(row.created_us);
     meta.name = row.name;
+    meta.creation_info = &creation;
     rs.dict_id = row.id;
     rs.metadata = &meta;
     m_reply(c, &rs.base);
@@ -66,7 +68,9 @@ void rpc_dict_get_by_id(struct mcall *c)
         m_fail(c, &e);
         return;
     }
+    M(CreationInfo) creation = m_creation(row.created_us);
     meta.name = row.name;
+    meta.creation_info = &creation;
     rs.dict_id = row.id;
     rs.metadata = &meta;
     m_reply(c, &rs.base);
@@ -96,9 +100,12 @@ void rpc_dict_list(struct mcall *c)
     auto_free M(DictListResponse__DictInfo) *items = mem_array(l->n + 1, sizeof *items);
     auto_free M(DictListResponse__DictInfo) **list = mem_array(l->n + 1, sizeof *list);
     auto_free M(DictMetadata) *metas = mem_array(l->n + 1, sizeof *metas);
+    auto_free M(CreationInfo) *creations = mem_array(l->n + 1, sizeof *creations);
     for (size_t i = 0; i < l->n; i++) {
         modal__client__dict_metadata__init(&metas[i]);
+        creations[i] = m_creation(l->rows[i].created_us);
         metas[i].name = l->rows[i].name;
+        metas[i].creation_info = &creations[i];
         modal__client__dict_list_response__dict_info__init(&items[i]);
         items[i].name = l->rows[i].name;
         items[i].dict_id = l->rows[i].id;

@@ -120,4 +120,13 @@ int m_idem(struct mcall *c, const char *object, enum idem_result *ret, char ret_
 #undef RPC
 #undef RPC_NONE
 
+static inline M(CreationInfo) m_creation(int64_t created_us)
+{
+    M(CreationInfo) m = MODAL__CLIENT__CREATION_INFO__INIT;
+
+    m.has_created_at = true;
+    m.created_at = (double)created_us / 1e6;
+    return m;
+}
+
 #endif

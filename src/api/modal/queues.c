@@ -49,7 +49,9 @@ void rpc_queue_get_or_create(struct mcall *c)
         m_fail(c, &e);
         return;
     }
+    M(CreationInfo) creation = m_creation(row.created_us);
     meta.name = row.name;
+    meta.creation_info = &creation;
     rs.queue_id = row.id;
     rs.metadata = &meta;
     m_reply(c, &rs.base);
@@ -66,7 +68,9 @@ void rpc_queue_get_by_id(struct mcall *c)
         m_fail(c, &e);
         return;
     }
+    M(CreationInfo) creation = m_creation(row.created_us);
     meta.name = row.name;
+    meta.creation_info = &creation;
     rs.queue_id = row.id;
     rs.metadata = &meta;
     m_reply(c, &rs.base);
@@ -96,11 +100,14 @@ void rpc_queue_list(struct mcall *c)
     auto_free M(QueueListResponse__QueueInfo) *items = mem_array(l->n + 1, sizeof *items);
     auto_free M(QueueListResponse__QueueInfo) **list = mem_array(l->n + 1, sizeof *list);
     auto_free M(QueueMetadata) *metas = mem_array(l->n + 1, sizeof *metas);
+    auto_free M(CreationInfo) *creations = mem_array(l->n + 1, sizeof *creations);
     for (size_t i = 0; i < l->n; i++) {
         int64_t total = 0, parts = 0;
         (void)store_queue_len(m_store(c), l->rows[i].id, NULL, clock_wall_ms(), &total, &parts, NULL);
         modal__client__queue_metadata__init(&metas[i]);
+        creations[i] = m_creation(l->rows[i].created_us);
         metas[i].name = l->rows[i].name;
+        metas[i].creation_info = &creations[i];
         modal__client__queue_list_response__queue_info__init(&items[i]);
         items[i].name = l->rows[i].name;
         items[i].queue_id = l->rows[i].id;

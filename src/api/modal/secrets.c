@@ -31,6 +31,10 @@ static void reply_secret(struct mcall *c, const char *id)
     list = mem_array(json_array_size(keys) + 1, sizeof *list);
     for (size_t i = 0; i < json_array_size(keys); i++)
         list[i] = STR(json_string_value(json_array_get(keys, i)));
+    M(CreationInfo) creation = m_creation(row.created_us);
+    meta.creation_info = &creation;
+    meta.has_last_used_at = true;
+    meta.last_used_at = (double)row.used_us / 1e6;
     meta.name = row.name;
     meta.keys = list;
     meta.n_keys = json_array_size(keys);
@@ -172,6 +176,10 @@ void rpc_secret_get_info(struct mcall *c)
         m_fail(c, &e);
         return;
     }
+    M(CreationInfo) creation = m_creation(row.created_us);
+    meta.creation_info = &creation;
+    meta.has_last_used_at = true;
+    meta.last_used_at = (double)row.used_us / 1e6;
     meta.name = row.name;
     meta.environment_name = STR(m_env_name(c, row.environment, &env));
     rs.metadata = &meta;
@@ -203,12 +211,12 @@ static void add_secret(void *ctx, const struct secret_row *r)
     struct item *i = mem_zalloc(sizeof *i);
     memcpy(i->id, r->id, sizeof i->id);
     memcpy(i->name, r->name, sizeof i->name);
-    modal__client__creation_info__init(&i->creation);
-    i->creation.has_created_at = true;
-    i->creation.created_at = (double)r->created_us / 1e6;
+    i->creation = m_creation(r->created_us);
     modal__client__secret_metadata__init(&i->meta);
     i->meta.name = i->name;
     i->meta.creation_info = &i->creation;
+    i->meta.has_last_used_at = true;
+    i->meta.last_used_at = (double)r->used_us / 1e6;
     i->meta.environment_name = STR(l->environment);
     modal__client__secret_list_item__init(&i->m);
     i->m.label = i->name;

@@ -103,6 +103,22 @@ def test_dict_by_name():
         modal.Dict.from_name(name).hydrate()
 
 
+def test_when_objects_were_made():
+    before = time.time() - 1
+    for kind in (modal.Queue, modal.Dict):
+        name = unique("info")
+        made = kind.from_name(name, create_if_missing=True).hydrate()
+        listed = {o.name: o.info() for o in kind.objects.list()}
+        for info in (made.info(), kind.from_name(name).info(), kind.from_id(made.object_id).info(), listed[name]):
+            assert info.name == name and before < info.created_at.timestamp() < time.time() + 1, info
+        kind.objects.delete(name)
+    name = unique("info")
+    modal.Secret.objects.create(name, {"A": "1"})
+    info = modal.Secret.from_name(name).info()
+    assert info.name == name and before < info.created_at.timestamp() < time.time() + 1, info
+    modal.Secret.objects.delete(name)
+
+
 def test_wrong_credentials():
     client = modal.Client.from_credentials("ak-nobody", "as-wrong")
     with raises(ex.AuthError):
