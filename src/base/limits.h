@@ -72,6 +72,14 @@
 #define LIMIT_PASS_METADATA    4096                /* bytes that one tells the server inside */
 #define LIMIT_TUNNEL_FLOWS     1024                /* open connections a tunnel */
 
+/* Network */
+#define LIMIT_POLICY_RULES     10000               /* rules of a network policy */
+#define LIMIT_POLICY_ITEMS     50000               /* names, prefixes and port ranges of all its rules */
+#define LIMIT_POLICY_BYTES     (900 * 1024)        /* a policy on its way to egress */
+#define LIMIT_FLOWS            1024                /* open connections to the outside a sandbox */
+#define LIMIT_DNS_RATE         50                  /* DNS queries a second a sandbox, bursts of ten times that */
+#define LIMIT_DNS_NAME         160                 /* longest name that the resolver takes */
+
 /* Internal channels */
 #define LIMIT_CHANNEL_INLINE   (64 * 1024)         /* a SEQPACKET message; larger ones go by memfd */
 #define LIMIT_CHANNEL_MESSAGE  (1024 * 1024)       /* a message by memfd */

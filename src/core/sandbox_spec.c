@@ -8,6 +8,8 @@
 
 #include "base/mem.h"
 #include "core/life.h"
+#include "core/network.h"
+#include "core/policy_json.h"
 #include "core/ports.h"
 #include "json/json.h"
 
@@ -150,6 +152,12 @@ int spec_check(const struct sandbox_spec *s, struct err *e)
                          "workdir must be an absolute path of at most %d bytes", LIMIT_PATH - 1);
     if (s->user != NULL && check_user(s->user, e) < 0)
         return -1;
+    if (!network_is_blocked(s->network)) {
+        struct policy p;
+        if (policy_from_json(s->network, &p, e) < 0)
+            return -1;
+        policy_done(&p);
+    }
     return ports_check(s->ports, s->inbound_allow, e);
 }
 
@@ -183,6 +191,8 @@ char *spec_text(const struct sandbox_spec *s, const struct image_row *image, str
     (void)json_object_set_new(o, "rows", json_integer(s->rows));
     (void)json_object_set_new(o, "cols", json_integer(s->cols));
     (void)json_object_set_new(o, "log_mb", json_integer(s->log_mb));
+    if (!network_is_blocked(s->network))
+        (void)json_object_set(o, "network", (json_t *)(uintptr_t)s->network);
     if (s->probe != NULL)
         (void)json_object_set(o, "probe", (json_t *)(uintptr_t)s->probe);
     if (json_array_size(s->ports) > 0)
@@ -203,6 +213,7 @@ struct request_parts {
     size_t nenv, nlayers;
     ProtobufCBinaryData *argv, *probe_argv;
     struct port_messages ports;
+    uint8_t *policy;
 };
 
 static void parts_done(struct request_parts *p)
@@ -214,6 +225,7 @@ static void parts_done(struct request_parts *p)
     free(p->argv);
     free(p->probe_argv);
     port_messages_done(&p->ports);
+    free(p->policy);
     json_decref(p->spec);
     json_decref(p->layers);
 }
@@ -333,6 +345,7 @@ int spec_with_request(const struct sandbox_row *row, const struct image_row *ima
     Quicksand__Node__Defaults defaults = QUICKSAND__NODE__DEFAULTS__INIT;
     Quicksand__Node__Command command = QUICKSAND__NODE__COMMAND__INIT;
     Quicksand__Node__Probe probe = QUICKSAND__NODE__PROBE__INIT;
+    Quicksand__Node__Network network = QUICKSAND__NODE__NETWORK__INIT;
     struct request_parts p = {0};
     char hostname[64];
 
@@ -364,6 +377,13 @@ int spec_with_request(const struct sandbox_row *row, const struct image_row *ima
     ports_messages(json_object_get(p.spec, "ports"), json_object_get(p.spec, "inbound_allow"), &p.ports);
     rq.ports = p.ports.list;
     rq.n_ports = p.ports.n;
+    if (json_object_get(p.spec, "network") != NULL) {
+        if (network_request(json_object_get(p.spec, "network"), &network, &p.policy, e) < 0) {
+            parts_done(&p);
+            return err_wrap(e, "row of %s", row->id);
+        }
+        rq.network = &network;
+    }
     if (argv != NULL) {
         fill_command(&p, argv, &command);
         rq.entry = &command;

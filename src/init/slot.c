@@ -19,6 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/sandbox_net.h"
 #include "init/init.h"
 #include "init/kernel.h"
 #include "sys/fd.h"
@@ -100,8 +101,8 @@ static int etc_prepare(struct init *in, struct fault *f)
 {
     static const char *const names[ETC_MAX] = {"etc/hosts", "etc/hostname", "etc/resolv.conf",
                                                "etc/machine-id"};
-    /* The resolver answers on every address; a short wait keeps programs moving where none runs. */
-    static const char resolv[] = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n";
+    /* Where the network is blocked this is refused at once; a short wait keeps programs moving where egress is away. */
+    static const char resolv[] = "nameserver " SANDBOX_NET_DNS4 "\noptions timeout:2 attempts:2\n";
 
     if (identity_file(names[ETC_MACHINE_ID], false, f) < 0)
         return -1;

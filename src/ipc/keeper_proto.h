@@ -53,7 +53,8 @@ enum oom_policy {
 enum {
     KEEPER_NO_NEW_PRIVILEGES = 1,       /* setuid programs inside gain nothing */
     KEEPER_USER_NAMESPACES = 2,         /* user namespaces below the sandbox's, and mounts in them */
-    KEEPER_OPTIONS = 3,                 /* all there are */
+    KEEPER_NETWORK = 4,                 /* keep the sockets that lead to egress; else loopback is all there is */
+    KEEPER_OPTIONS = 7,                 /* all there are */
 };
 
 struct keeper_create {

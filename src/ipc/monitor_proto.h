@@ -43,6 +43,8 @@ enum mon_type {
     MON_TOUCH,          /* empty: connections into the sandbox are open, so it is not idle -> MON_OK */
     MON_OK,             /* empty */
     MON_ERROR,          /* struct mon_error */
+    MON_NETWORK,        /* empty -> MON_NETWORK_R, or ERR_UNSUPPORTED: the sandbox has loopback alone */
+    MON_NETWORK_R,      /* empty, with two descriptors: the TCP listener and the UDP socket of the namespace */
 };
 
 /* The entry point is the exec with this id. */

@@ -34,7 +34,9 @@ enum monitor_fd {
     MON_FD_LOADAVG = 15,
     MON_FD_CPUINFO = 16,
     MON_FD_ONLINE = 17,     /* devices/system/cpu/online */
-    MON_FD_END = 18,
+    MON_FD_TCP = 18,        /* listener of the network namespace: connections to foreign addresses */
+    MON_FD_UDP = 19,        /* and the socket that DNS queries reach; /dev/null in place of both: no network */
+    MON_FD_END = 20,
 };
 
 #endif

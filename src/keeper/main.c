@@ -32,6 +32,7 @@
 #include "keeper/request.h"
 #include "keeper/roles.h"
 #include "keeper/runtime/pool.h"
+#include "keeper/runtime/slot_net.h"
 #include "keeper/sandbox.h"
 #include "keeper/scaffold.h"
 #include "keeper/spawner.h"
@@ -183,7 +184,7 @@ static int prepare(struct err *e)
     if (start_users(e) < 0 || start_directories(e) < 0 || start_programs(e) < 0 || open_groups(e) < 0 ||
         open_trees(e) < 0 || objects_make(e) < 0 ||
         filter_tenant_compile(false, &keeper.tenant_filter, e) < 0 ||
-        filter_tenant_compile(true, &keeper.nested_filter, e) < 0 || start_sockets(e) < 0)
+        filter_tenant_compile(true, &keeper.nested_filter, e) < 0 || slot_net_prepare(e) < 0 || start_sockets(e) < 0)
         return -1;
     int r = evloop_init(&keeper.loop);
     if (r < 0)

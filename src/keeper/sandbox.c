@@ -459,6 +459,9 @@ static int begin(struct sandbox *s, struct slot *slot, struct err *e)
 
     set_phase(s, CONFIGURING);
     int r = take_slot(s, slot, e);
+    if (r == 0 && (m->options & KEEPER_NETWORK) != 0 && !slot->network)
+        r = err_param(e, ERR_UNSUPPORTED, "network",
+                      "this host's kernel cannot give sandboxes a network: it lacks nftables with tproxy");
     if (r == 0)
         r = cg_limit(&keeper.cg, s->entry.slot, &m->r, e);
     if (r == 0)

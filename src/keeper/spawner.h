@@ -46,6 +46,7 @@ struct spawn_exited {
 struct slot_ready {
     int32_t pid;
     uint64_t start_time;
+    bool network; /* the kernel could do what a network takes */
 };
 
 /* Forks the spawner. It answers through pool.c and roles.c. */

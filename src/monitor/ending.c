@@ -157,6 +157,7 @@ void ending_on_pidfd(void)
         mon.r.signal = 9;
     }
     execs_end_all();
+    network_end();
     mon.r.state = SB_ENDED;
     mon.r.ended_ms = clock_wall_ms();
     files_finish();

@@ -31,7 +31,7 @@ static const int allowed[] = {
     SYS_read, SYS_write, SYS_pread64, SYS_pwrite64, SYS_close, SYS_recvmsg, SYS_sendmsg, SYS_recvfrom,
     SYS_epoll_pwait, SYS_epoll_ctl, SYS_clock_gettime, SYS_pipe2, SYS_fcntl, SYS_openat, SYS_unlinkat,
     SYS_mkdirat, SYS_fchmodat, SYS_renameat2, SYS_fallocate, SYS_ftruncate, SYS_fstat,
-    SYS_accept4, SYS_connect, SYS_getsockopt, SYS_memfd_create, SYS_munmap, SYS_madvise, SYS_waitid, SYS_exit_group,
+    SYS_accept4, SYS_connect, SYS_shutdown, SYS_getsockopt, SYS_memfd_create, SYS_munmap, SYS_madvise, SYS_waitid, SYS_exit_group,
     SYS_exit, SYS_rt_sigreturn, SYS_restart_syscall, SYS_getpid,
     SYS_setfsuid, SYS_getuid, SYS_geteuid,     /* to open a terminal as root of the sandbox */
     SYS_writev,     /* the spool and libc's own messages */

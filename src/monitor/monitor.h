@@ -86,7 +86,7 @@ struct exec {
 enum waiter_kind {
     FOR_FREE,               /* not in use */
     FOR_OK, FOR_ERROR, FOR_EXEC, FOR_WAIT, FOR_READ, FOR_STDIN, FOR_STDIN_NOW, FOR_LIST, FOR_STATUS,
-    FOR_DIAL,
+    FOR_DIAL, FOR_NETWORK,
 };
 
 /* A request whose reply has not been sent yet. */
@@ -210,6 +210,11 @@ void execs_run_timers(void);
 
 /* dial.c */
 int dial(uint16_t port);                /* a socket, or -errno */
+
+/* network.c */
+void network_keep(bool wanted);         /* at CONFIGURE: the sockets, or none */
+bool network_is_there(void);
+void network_end(void);                 /* whoever accepts on them learns that the sandbox is gone */
 
 /* exec_life.c */
 struct exec *exec_new(const struct mon_exec *m, uint64_t hash, enum err_code *ret_code);

@@ -257,6 +257,7 @@ static bool is_ready(const struct waiter *w, const struct exec *e)
     case FOR_STDIN_NOW:
     case FOR_LIST:
     case FOR_DIAL:
+    case FOR_NETWORK:
         break;
     }
     return true;
@@ -294,6 +295,9 @@ static size_t reply(struct waiter *w, struct exec *e, uint16_t *ret_type)
     case FOR_DIAL:
         *ret_type = MON_DIAL_R;
         return 0;
+    case FOR_NETWORK:
+        *ret_type = MON_NETWORK_R;
+        return 0;
     case FOR_OK:
     case FOR_FREE:
         break;
@@ -304,6 +308,7 @@ static size_t reply(struct waiter *w, struct exec *e, uint16_t *ret_type)
 
 void waiter_try(struct waiter *w)
 {
+    static const int network[] = {MON_FD_TCP, MON_FD_UDP};
     struct peer *p = &peers[w->peer];
     struct exec *e = w->exec != 0 ? exec_by_index(w->exec - 1u) : NULL;
     uint64_t offset = w->offset;
@@ -318,7 +323,8 @@ void waiter_try(struct waiter *w)
     }
     size_t n = reply(w, e, &type);
     buffers_used(n);
-    int r = chan_send(p->fd, type, w->tag, tx_buffer, n, &w->fd, type == MON_DIAL_R ? 1 : 0);
+    const int *fds = type == MON_NETWORK_R ? network : &w->fd;
+    int r = chan_send(p->fd, type, w->tag, tx_buffer, n, fds, type == MON_NETWORK_R ? 2 : type == MON_DIAL_R ? 1 : 0);
     if (r == -EAGAIN) {
         w->offset = offset;
         p->blocked = true;

@@ -358,6 +358,17 @@ static int on_touch(unsigned peer, const struct chan_msg *msg)
     return 0;
 }
 
+static int on_network(unsigned peer, const struct chan_msg *msg)
+{
+    if (msg->len != 0)
+        return -1;
+    if (network_is_there())
+        waiter_try(waiter_new(peer, msg->tag, FOR_NETWORK, NULL));
+    else
+        waiter_error(peer, msg->tag, ERR_UNSUPPORTED, "network", "the sandbox has no network");
+    return 0;
+}
+
 static int on_update(unsigned peer, const struct chan_msg *msg)
 {
     struct mon_update m;
@@ -402,6 +413,7 @@ int request_handle(unsigned peer, const struct chan_msg *m)
         [MON_UPDATE] = on_update,
         [MON_DIAL] = on_dial,
         [MON_TOUCH] = on_touch,
+        [MON_NETWORK] = on_network,
     };
 
     if (m->type >= sizeof handlers / sizeof handlers[0] || handlers[m->type] == NULL) {

@@ -88,6 +88,7 @@ static int configure(const struct keeper_configure *c, struct chan_msg *m)
         fd_close(&node);
         return r;
     }
+    network_keep((c->options & KEEPER_NETWORK) != 0);
     adopt(c);
     r = peer_add(node);
     if (r < 0)

@@ -22,6 +22,7 @@
 #include "node/keeper_link.h"
 #include "node/map.h"
 #include "node/monitor_link.h"
+#include "node/network.h"
 #include "node/ops.h"
 #include "node/query.h"
 #include "node/spool.h"
@@ -82,6 +83,7 @@ static void on_removed(void *arg, const struct err *e, const uint8_t *payload, s
         return;
     }
     tunnels_end(op->node, c->sandbox);
+    network_remove(op->node->network, c->sandbox);
     defaults_remove(op->node->defaults, c->sandbox);
     op_fail(op, &c->failure);
 }
@@ -269,6 +271,8 @@ static void on_created(void *arg, const struct err *e, const uint8_t *payload, s
     (void)len;
     if (e != NULL && e->code == ERR_EXISTS) {
         c->adopted = true;
+        if (request(op)->network != NULL)
+            network_attach(op->node->network, c->sandbox);
         bring_up(op);
         return;
     }
@@ -283,6 +287,9 @@ static void on_created(void *arg, const struct err *e, const uint8_t *payload, s
     c->adopted = false;
     if (*fd >= 0)
         monitor_attach(op->node->monitors, c->sandbox, fd);
+    /* Nothing leaves before egress has sockets and policy, so the start need not wait for it. */
+    if (request(op)->network != NULL)
+        network_attach(op->node->network, c->sandbox);
     bring_up(op);
 }
 
@@ -325,7 +332,8 @@ static int keeper_message(const Quicksand__Node__CreateRequest *rq, struct keepe
     m->idle_ms = rq->idle_ms;
     m->grace_ms = rq->has_grace_ms ? rq->grace_ms : LIMIT_GRACE_DEFAULT * 1000;
     m->log_bytes = rq->log_bytes != 0 ? rq->log_bytes : LIMIT_LOG_BYTES;
-    m->options = (rq->no_new_privileges ? KEEPER_NO_NEW_PRIVILEGES : 0) | (rq->user_namespaces ? KEEPER_USER_NAMESPACES : 0);
+    m->options = (rq->no_new_privileges ? KEEPER_NO_NEW_PRIVILEGES : 0) | (rq->user_namespaces ? KEEPER_USER_NAMESPACES : 0) |
+                 (rq->network != NULL ? KEEPER_NETWORK : 0);
     return 0;
 }
 
@@ -405,7 +413,8 @@ void op_create(struct op *op)
         return;
     }
     if (defaults_save(op->node->defaults, c->sandbox, rq->defaults != NULL ? rq->defaults : &none,
-                      &e) < 0) {
+                      &e) < 0 ||
+        (rq->network != NULL && network_save(op->node->network, c->sandbox, rq->network, &e) < 0)) {
         op_fail(op, &e);
         return;
     }

@@ -22,6 +22,7 @@
 #include "node/keeper_link.h"
 #include "node/modal/router.h"
 #include "node/monitor_link.h"
+#include "node/network.h"
 #include "node/node.h"
 #include "node/service.h"
 #include "node/tunnel/tunnel.h"
@@ -75,6 +76,9 @@ int node_open(struct node *n, struct err *e)
     n->keeper = keeper_link_new(n->loop, path);
     n->monitors = monitor_pool_new(n->loop, n->run_fd);
     n->defaults = defaults_store_new(n->state_fd);
+    n->network = network_new(n, e);
+    if (n->network == NULL)
+        return -1;
     if (router_open(n, e) < 0 || tunnels_new(n, e) < 0)
         return -1;
     return listen_on(n, e);
@@ -85,6 +89,7 @@ static void node_close(struct node *n)
     http_server_free(n->server);
     tunnels_free(n);
     router_close(n);
+    network_free(n->network);
     monitor_pool_free(n->monitors);
     keeper_link_free(n->keeper);
     defaults_store_free(n->defaults);

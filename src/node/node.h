@@ -21,6 +21,7 @@
 #include "node.pb-c.h"
 
 struct defaults_store;
+struct network;
 struct keeper_link;
 struct monitor_pool;
 struct query;
@@ -36,6 +37,7 @@ struct node {
     struct keeper_link *keeper;
     struct monitor_pool *monitors;
     struct defaults_store *defaults;
+    struct network *network;    /* policies of sandboxes, and the link to egress (network.h) */
     struct router *router;      /* the Modal dialect, for calls from anywhere (modal/router.h) */
     struct http_server *router_server;      /* NULL: no listener */
     struct tunnels *tunnels;    /* ways in from outside (tunnel/tunnel.h) */

@@ -16,6 +16,9 @@ void op_update(struct op *op);
 void op_destroy(struct op *op);
 /* list.c */
 void op_list(struct op *op);
+/* network.c */
+void op_set_network(struct op *op);
+void op_get_network(struct op *op);
 /* exec.c */
 void op_exec_start(struct op *op);
 void op_exec_get(struct op *op);

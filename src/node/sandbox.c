@@ -13,6 +13,7 @@
 #include "node/keeper_link.h"
 #include "node/map.h"
 #include "node/monitor_link.h"
+#include "node/network.h"
 #include "node/ops.h"
 #include "node/query.h"
 #include "node/tunnel/tunnel.h"
@@ -249,6 +250,7 @@ static void on_destroyed(void *arg, const struct err *e, const uint8_t *payload,
     }
     monitor_forget(op->node->monitors, rq->sandbox_id);
     tunnels_end(op->node, rq->sandbox_id);
+    network_remove(op->node->network, rq->sandbox_id);
     defaults_remove(op->node->defaults, rq->sandbox_id);
     op_reply_empty(op);
 }

@@ -17,6 +17,8 @@
     ONE(List, list_request, op_list)                                                    \
     ONE(Terminate, terminate_request, op_terminate)                                     \
     ONE(Update, update_request, op_update)                                              \
+    ONE(SetNetwork, set_network_request, op_set_network)                                \
+    ONE(GetNetwork, get_network_request, op_get_network)                                \
     ONE(Destroy, destroy_request, op_destroy)                                           \
     ONE(ExecStart, exec_start_request, op_exec_start)                                   \
     ONE(ExecGet, exec_get_request, op_exec_get)                                         \

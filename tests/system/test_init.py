@@ -213,7 +213,7 @@ def test_names_and_resolver_files(box):
     assert box.run(["hostname"])[1] == b"box\n"
     assert box.run(["cat", "/etc/hostname"])[1] == b"box\n"
     assert b"127.0.1.1" in box.run(["getent", "hosts", "box"])[1]
-    assert box.run(["cat", "/etc/resolv.conf"])[1].startswith(b"nameserver 127.0.0.1\n")
+    assert box.run(["cat", "/etc/resolv.conf"])[1].startswith(b"nameserver 192.0.2.53\n")
     box.run(["sh", "-c", "echo '10.9.9.9 mine' >> /etc/hosts"])
     assert b"10.9.9.9" in box.run(["getent", "hosts", "mine"])[1]
 

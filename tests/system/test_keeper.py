@@ -388,7 +388,7 @@ def test_loopback_and_low_ports(keeper):
               "try: socket.create_connection(('192.0.2.1', 80), 2)\nexcept OSError as e: print(e.errno)")
     with sandbox(keeper) as (_sb, m):
         code, out = m.run("/usr/bin/python3", "-c", script)
-        assert (code, out.split()) == (0, [b"hi", b"hi", b"101"])
+        assert (code, out.split()) == (0, [b"hi", b"hi", b"111"])
 
 
 def test_filter(keeper):

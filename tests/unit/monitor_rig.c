@@ -347,7 +347,9 @@ static _Noreturn void monitor_main(const struct rig *r, int keeper, const struct
     fds[MON_FD_PIDS] = open(r->dir, O_DIRECTORY);
     fds[MON_FD_DEVPTS] = open_terminals();
     fds[MON_FD_OOM] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    for (int i = MON_FD_MEMINFO; i < MON_FD_END; i++) {
+    fds[MON_FD_TCP] = o->tcp > 0 ? o->tcp : open("/dev/null", O_RDWR);
+    fds[MON_FD_UDP] = o->udp > 0 ? o->udp : open("/dev/null", O_RDWR);
+    for (int i = MON_FD_MEMINFO; i < MON_FD_TCP; i++) {
         (void)snprintf(path, sizeof path, "%s/figure.%d", r->dir, i - MON_FD_MEMINFO);
         fds[i] = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     }
@@ -376,6 +378,7 @@ static void configure(struct rig *r, const struct rig_options *o)
         .sandbox = "sb-0123456789012345678901", .hostname = "box", .node_uid = geteuid(), .nlayers = 2,
         .shm_bytes = 1 << 20, .deadline_ms = o->deadline_ms != 0 ? clock_wall_ms() + o->deadline_ms : 0,
         .idle_ms = o->idle_ms, .grace_ms = o->grace_ms, .log_bytes = o->log_bytes,
+        .options = o->tcp > 0 ? KEEPER_NETWORK : 0,
     };
 
     assert_int_equal(chan_pair(pair), 0);

@@ -24,6 +24,7 @@ struct rig_options {
     int ready_error;            /* what init answers to SETUP */
     unsigned ready_delay_ms;
     bool no_configure;
+    int tcp, udp;               /* the sockets of its network; 0 = it has none */
     const char *behaviour;      /* "", "garbage": init breaks the protocol after READY; "leave": it exits;
                                    "silent": it reports no exit */
 };

@@ -7,10 +7,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +21,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "ipc/channel.h"
 #include "ipc/init_proto.h"
 #include "monitor_rig.h"
 #include "sys/fd.h"
@@ -747,6 +751,59 @@ static void lazy_requests_wait_for_much_output_or_their_time(void **state)
     assert_int_equal(rig_reply(rig.node, data, space, sizeof space, &n), MON_READ_R);
 }
 
+/* The answer to MON_NETWORK: its type, and the descriptors that came with it. */
+static uint16_t ask_network(struct chan_msg *m)
+{
+    uint32_t tag = rig_send(rig.node, MON_NETWORK, NULL, 0);
+
+    assert_int_equal(chan_recv(rig.node, space, sizeof space, 0, m), 1);
+    assert_int_equal(m->tag, tag);
+    return m->type;
+}
+
+static void sockets_of_the_network_are_kept_and_end_with_the_sandbox(void **state)
+{
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int tcp = socket(AF_INET, SOCK_STREAM, 0), udp = socket(AF_INET, SOCK_DGRAM, 0);
+    struct chan_msg m;
+
+    assert_int_equal(bind(tcp, (struct sockaddr *)&any, sizeof any), 0);
+    assert_int_equal(listen(tcp, 5), 0);
+    rig_start(&rig, &(struct rig_options){.tcp = tcp, .udp = udp});
+    assert_int_equal(ask_network(&m), MON_NETWORK_R);
+    assert_int_equal(m.nfds, 2);
+    struct stat ours, theirs;
+    assert_int_equal(fstat(tcp, &ours), 0);
+    assert_int_equal(fstat(m.fds[0], &theirs), 0);
+    assert_int_equal(ours.st_ino, theirs.st_ino);
+    assert_int_equal(fstat(udp, &ours), 0);
+    assert_int_equal(fstat(m.fds[1], &theirs), 0);
+    assert_int_equal(ours.st_ino, theirs.st_ino);
+    chan_msg_done(&m);
+    assert_int_equal(terminate(0), 0);
+    assert_int_equal(rig_wait_exit(&rig, 10000), 0);
+    /* Whoever has a copy is told. */
+    assert_int_equal(accept(tcp, NULL, NULL), -1);
+    assert_int_equal(errno, EINVAL);
+    (void)close(tcp);
+    (void)close(udp);
+    rig_stop(&rig);
+}
+
+static void without_a_network_there_are_no_sockets(void **state)
+{
+    struct mon_error error;
+    struct chan_msg m;
+
+    rig_start(&rig, &(struct rig_options){0});
+    assert_int_equal(ask_network(&m), MON_ERROR);
+    assert_int_equal(m.nfds, 0);
+    assert_int_equal(mon_error_decode(&error, m.data, m.len), 0);
+    assert_int_equal(error.code, ERR_UNSUPPORTED);
+    chan_msg_done(&m);
+    rig_stop(&rig);
+}
+
 static void deadline_and_idle(void **state)
 {
     struct exec_record r;
@@ -899,6 +956,8 @@ int main(void)
         cmocka_unit_test(the_entry_log_is_a_ring),
         cmocka_unit_test(a_start_that_fails_is_told),
         cmocka_unit_test(init_is_not_trusted),
+        cmocka_unit_test(sockets_of_the_network_are_kept_and_end_with_the_sandbox),
+        cmocka_unit_test(without_a_network_there_are_no_sockets),
         cmocka_unit_test(a_slot_ends_with_its_keeper),
     };
 

@@ -175,6 +175,7 @@ static void channel_ready(struct watch *w, uint32_t events)
         memcpy(&ready, m.data, sizeof ready);
         s->pid = ready.pid;
         s->start_time = ready.start_time;
+        s->network = ready.network;
         s->userns = take_fd(&m.fds[0]);
         s->ready = true;
         check_ready(s);

@@ -20,6 +20,7 @@ struct slot {
     uint64_t start_time;
     int pidfd, chan, userns; /* owned */
     struct watch chan_watch, exit_watch;
+    bool network; /* it has the sockets that lead to egress */
     bool ready; /* SLOT_READY was heard; it may be used once pidfd is there too */
     struct slot *next;
 };

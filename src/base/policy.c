@@ -1,0 +1,133 @@
+/*
+ * policy.c - making policies: rules, names, defaults
+ */
+#include "base/policy.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/policy_index.h"
+
+#define LABEL_MAX 63
+#define PORT_SMTP 25
+
+void policy_init(struct policy *p)
+{
+    *p = (struct policy){0};
+}
+
+void policy_done(struct policy *p)
+{
+    for (uint32_t i = 0; i < p->nrules; i++) {
+        struct policy_rule *r = &p->rules[i];
+        for (uint32_t j = 0; j < r->ndomains; j++)
+            free(r->domains[j]);
+        free(r->domains);
+        free(r->cidrs);
+        free(r->ports);
+    }
+    free(p->rules);
+    policy_index_free(p->index);
+    *p = (struct policy){0};
+}
+
+/* Room for one more: the arrays double. */
+static void *grow(void *items, uint32_t count, size_t size)
+{
+    bool is_full = count == 0 || (count & (count - 1)) == 0;
+
+    return is_full ? mem_realloc(items, (count == 0 ? 1 : (size_t)count * 2) * size) : items;
+}
+
+struct policy_rule *policy_add(struct policy *p, enum policy_action action, enum policy_protocol protocol)
+{
+    p->rules = grow(p->rules, p->nrules, sizeof *p->rules);
+    struct policy_rule *r = &p->rules[p->nrules++];
+    *r = (struct policy_rule){.action = (uint8_t)action, .protocol = (uint8_t)protocol};
+    return r;
+}
+
+void policy_rule_domain(struct policy_rule *r, const char *domain)
+{
+    r->domains = grow(r->domains, r->ndomains, sizeof *r->domains);
+    r->domains[r->ndomains++] = mem_strdup(domain);
+}
+
+void policy_rule_cidr(struct policy_rule *r, const struct cidr *c)
+{
+    r->cidrs = grow(r->cidrs, r->ncidrs, sizeof *r->cidrs);
+    r->cidrs[r->ncidrs++] = *c;
+}
+
+void policy_rule_ports(struct policy_rule *r, uint16_t first, uint16_t last)
+{
+    r->ports = grow(r->ports, r->nports, sizeof *r->ports);
+    r->ports[r->nports++] = (struct policy_ports){first, last};
+}
+
+void policy_open(struct policy *p)
+{
+    struct policy_rule *mail = policy_add(p, POLICY_DENY, POLICY_ANY);
+
+    memcpy(mail->name, "no-smtp", sizeof "no-smtp");
+    policy_rule_ports(mail, PORT_SMTP, PORT_SMTP);
+    (void)policy_add(p, POLICY_ALLOW, POLICY_ANY);
+}
+
+static const char *check_label(const char *label, size_t n)
+{
+    if (n == 0)
+        return "a part between its dots is empty";
+    if (n > LABEL_MAX)
+        return "a part between its dots is longer than 63 characters";
+    if (label[0] == '-' || label[n - 1] == '-')
+        return "a part of it begins or ends with a hyphen";
+    if (strspn(label, "abcdefghijklmnopqrstuvwxyz0123456789-_") < n)
+        return "it has a character that no host name has (other scripts are written in punycode, xn--...)";
+    return NULL;
+}
+
+const char *policy_domain(const char *text, bool wildcard, char out[POLICY_DOMAIN_MAX + 1])
+{
+    size_t n = strlen(text);
+
+    if (n > 0 && text[n - 1] == '.')
+        n--;
+    if (n == 0)
+        return "it is empty";
+    if (n > POLICY_DOMAIN_MAX)
+        return "it is longer than 253 characters";
+    for (size_t i = 0; i < n; i++)
+        out[i] = text[i] >= 'A' && text[i] <= 'Z' ? (char)(text[i] + 32) : text[i];
+    out[n] = '\0';
+    if (wildcard && strcmp(out, "*") == 0)
+        return NULL;
+    const char *at = out;
+    if (wildcard && strncmp(out, "*.", 2) == 0)
+        at += 2;
+    const char *label;
+    do {
+        label = at;
+        size_t len = strcspn(at, ".");
+        const char *wrong = check_label(at, len);
+        if (wrong != NULL)
+            return strchr(out, '*') != NULL ? "a '*' may only be all of it or its first part, as in *.example.com" : wrong;
+        at += len;
+    } while (*at++ == '.');
+    /* No top-level domain is a number, so this would be an address. */
+    if (strspn(label, "0123456789") == strlen(label))
+        return "it is an address, not a name";
+    return NULL;
+}
+
+const char *policy_action_name(enum policy_action a)
+{
+    return a == POLICY_ALLOW ? "allow" : a == POLICY_LOG ? "log" : "deny";
+}
+
+const char *policy_protocol_name(enum policy_protocol p)
+{
+    static const char *const names[POLICY_PROTOCOLS_] = {"any", "tcp", "tls", "http", "udp"};
+
+    return names[p];
+}

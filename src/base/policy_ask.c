@@ -1,0 +1,208 @@
+/*
+ * policy_ask.c - questions to a policy
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/policy.h"
+#include "base/policy_index.h"
+
+#define SMALL 24            /* up to this many items looking at each rule is as quick */
+
+void policy_compile(struct policy *p)
+{
+    size_t items = p->nrules;
+
+    for (uint32_t i = 0; i < p->nrules; i++)
+        items += p->rules[i].ndomains + p->rules[i].ncidrs;
+    policy_index_free(p->index);
+    p->index = items > SMALL ? policy_index_new(p) : NULL;
+}
+
+/* --- does one rule match? -------------------------------------------------------------------- */
+
+static bool domain_matches(const char *pattern, const char *name)
+{
+    size_t n = strlen(name), m;
+
+    if (pattern[0] != '*')
+        return strcmp(pattern, name) == 0;
+    if (pattern[1] == '\0')
+        return true;
+    m = strlen(pattern + 1);
+    return n > m && strcmp(name + n - m, pattern + 1) == 0;
+}
+
+static bool any_domain(const struct policy_rule *r, const char *name)
+{
+    for (uint32_t i = 0; i < r->ndomains; i++)
+        if (domain_matches(r->domains[i], name))
+            return true;
+    return false;
+}
+
+static bool any_cidr(const struct policy_rule *r, const struct address *to)
+{
+    for (uint32_t i = 0; i < r->ncidrs; i++)
+        if (cidr_has(&r->cidrs[i], to))
+            return true;
+    return false;
+}
+
+static bool any_port(const struct policy_rule *r, uint16_t port)
+{
+    for (uint32_t i = 0; i < r->nports; i++)
+        if (port >= r->ports[i].first && port <= r->ports[i].last)
+            return true;
+    return r->nports == 0;
+}
+
+static bool protocol_matches(const struct policy_rule *r, enum policy_protocol p)
+{
+    switch ((enum policy_protocol)r->protocol) {
+    case POLICY_ANY:
+        return p != POLICY_UDP && (r->ndomains == 0 || p != POLICY_TCP);
+    case POLICY_TCP:
+        return p != POLICY_UDP;
+    case POLICY_TLS:
+    case POLICY_HTTP:
+    case POLICY_UDP:
+        return (enum policy_protocol)r->protocol == p;
+    case POLICY_PROTOCOLS_:
+        break;
+    }
+    return false;
+}
+
+static bool matches(const struct policy_rule *r, const struct policy_flow *f)
+{
+    if (!protocol_matches(r, f->protocol) || !any_port(r, f->port))
+        return false;
+    if (r->ndomains > 0 && (f->name == NULL || !any_domain(r, f->name)))
+        return false;
+    return r->ncidrs == 0 || (f->to != NULL && any_cidr(r, f->to));
+}
+
+/* --- rules in their order -------------------------------------------------------------------- */
+
+/* Walks the rules that can match, in ascending order. */
+struct walk {
+    const struct policy *p;
+    uint32_t next;              /* without an index */
+    size_t nlists;
+    const struct rule_list *lists[POLICY_LISTS_MAX];
+    uint32_t at[POLICY_LISTS_MAX];
+};
+
+static void walk_start(struct walk *w, const struct policy *p, const char *name, const struct address *to)
+{
+    w->p = p;
+    w->next = 0;
+    w->nlists = p->index != NULL ? policy_index_find(p->index, name, to, w->lists) : 0;
+    memset(w->at, 0, w->nlists * sizeof w->at[0]);
+}
+
+static int walk_next(struct walk *w)
+{
+    uint32_t best = UINT32_MAX;
+
+    if (w->p->index == NULL)
+        return w->next < w->p->nrules ? (int)w->next++ : -1;
+    for (size_t i = 0; i < w->nlists; i++)
+        if (w->at[i] < w->lists[i]->n && w->lists[i]->rules[w->at[i]] < best)
+            best = w->lists[i]->rules[w->at[i]];
+    if (best == UINT32_MAX)
+        return -1;
+    for (size_t i = 0; i < w->nlists; i++)
+        if (w->at[i] < w->lists[i]->n && w->lists[i]->rules[w->at[i]] == best)
+            w->at[i]++;
+    return (int)best;
+}
+
+void policy_ask(const struct policy *p, const struct policy_flow *f, struct policy_verdict *ret)
+{
+    struct walk w;
+    int i;
+
+    *ret = (struct policy_verdict){.action = POLICY_DENY, .rule = -1, .logged = -1};
+    walk_start(&w, p, f->name, f->to);
+    while ((i = walk_next(&w)) >= 0) {
+        const struct policy_rule *r = &p->rules[i];
+        if (!matches(r, f))
+            continue;
+        if (r->action == POLICY_LOG) {
+            ret->logged = ret->logged < 0 ? i : ret->logged;
+            continue;
+        }
+        ret->action = (enum policy_action)r->action;
+        ret->rule = i;
+        ret->by_name = r->ndomains > 0;
+        return;
+    }
+}
+
+static bool looks_inside(const struct policy_rule *r)
+{
+    return r->protocol != POLICY_UDP &&
+           ((r->ndomains > 0 && r->protocol != POLICY_TCP) || r->protocol == POLICY_TLS || r->protocol == POLICY_HTTP);
+}
+
+/* What is decided for any name at all, and whether a rule before that asks for one. */
+enum policy_need policy_needs(const struct policy *p, const struct address *to, uint16_t port)
+{
+    bool before = p->index != NULL && policy_index_names_port(p->index, port);
+    bool allow_before = before, deny_before = before;
+    struct walk w;
+    int i;
+
+    walk_start(&w, p, NULL, to);
+    while ((i = walk_next(&w)) >= 0) {
+        const struct policy_rule *r = &p->rules[i];
+        if (!any_port(r, port) || r->action == POLICY_LOG)
+            continue;
+        if (looks_inside(r)) {
+            allow_before = allow_before || r->action == POLICY_ALLOW;
+            deny_before = deny_before || r->action == POLICY_DENY;
+            continue;
+        }
+        if (r->ndomains > 0 || (r->protocol != POLICY_ANY && r->protocol != POLICY_TCP) ||
+            (r->ncidrs > 0 && !any_cidr(r, to)))
+            continue;
+        return (r->action == POLICY_ALLOW ? deny_before : allow_before) ? POLICY_NEEDS_NAME : POLICY_NEEDS_NOTHING;
+    }
+    return allow_before ? POLICY_NEEDS_NAME : POLICY_NEEDS_NOTHING;
+}
+
+bool policy_permits_address(const struct policy *p, int rule, const struct address *to, bool local)
+{
+    const struct policy_rule *r = &p->rules[rule];
+
+    if (!local && address_class(to) == ADDRESS_PUBLIC)
+        return true;
+    for (uint32_t i = 0; i < r->ncidrs; i++)
+        if (cidr_names(&r->cidrs[i], to))
+            return true;
+    return false;
+}
+
+bool policy_resolves(const struct policy *p, const char *name)
+{
+    struct walk w;
+    int i;
+
+    if ((p->flags & POLICY_DNS_OPEN) != 0)
+        return true;
+    walk_start(&w, p, name, NULL);
+    while ((i = walk_next(&w)) >= 0) {
+        const struct policy_rule *r = &p->rules[i];
+        if (r->action == POLICY_LOG || (r->ndomains > 0 && !any_domain(r, name)))
+            continue;
+        if (r->action == POLICY_ALLOW && r->ndomains == 0 && r->ncidrs > 0)
+            continue;       /* an address needs no name; who wants both says so */
+        /* What is denied on some ports or to some addresses only may be asked for. */
+        if (r->action == POLICY_DENY && (r->nports > 0 || r->ncidrs > 0 || r->protocol != POLICY_ANY))
+            continue;
+        return r->action == POLICY_ALLOW;
+    }
+    return false;
+}

@@ -1,0 +1,221 @@
+/*
+ * box.c - a sandbox with a network: its sockets, its policy, what it was refused
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "egress/egress.h"
+#include "ipc/policy_wire.h"
+#include "sys/fd.h"
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+
+#define TOLD_A_SECOND 20        /* denials of a sandbox that the node is told of at once; all are counted */
+
+static int get(int fd, int option, int *ret)
+{
+    socklen_t n = sizeof *ret;
+
+    return getsockopt(fd, SOL_SOCKET, option, ret, &n) < 0 ? -errno : 0;
+}
+
+static int netns_of(int fd, uint64_t *ret)
+{
+    socklen_t n = sizeof *ret;
+
+    return getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, ret, &n) < 0 ? -errno : 0;
+}
+
+/* A descriptor comes by way of a monitor: it is believed only what the kernel says of it. */
+static int check_socket(int fd, int type, bool listening, uint64_t *ret_netns, struct err *e)
+{
+    int domain, got_type, accepts = 0;
+
+    if (get(fd, SO_DOMAIN, &domain) < 0 || get(fd, SO_TYPE, &got_type) < 0 || netns_of(fd, ret_netns) < 0)
+        return err_set(e, ERR_INVALID, "a descriptor is not a socket");
+    (void)get(fd, SO_ACCEPTCONN, &accepts);
+    if ((domain != AF_INET6 && domain != AF_INET) || got_type != type || (accepts != 0) != listening)
+        return err_set(e, ERR_INVALID, "a socket is not of the kind that belongs here");
+    return 0;
+}
+
+static int check_sockets(const struct egress *g, const struct box *old, int tcp, int udp, uint64_t *ret_netns, struct err *e)
+{
+    struct map_iter it = MAP_ITER;
+    uint64_t other;
+    const char *id;
+    void *value;
+
+    if (check_socket(tcp, SOCK_STREAM, true, ret_netns, e) < 0 || check_socket(udp, SOCK_DGRAM, false, &other, e) < 0)
+        return -1;
+    if (*ret_netns != other || *ret_netns == g->own_netns || *ret_netns == 0)
+        return err_set(e, ERR_INVALID, "the sockets are not of a sandbox's network");
+    if (old != NULL && old->netns == *ret_netns)
+        return 0;
+    while (map_next(&g->boxes, &it, &id, &value))
+        if (((const struct box *)value)->netns == *ret_netns)
+            return err_set(e, ERR_INVALID, "the sockets are those of another sandbox");
+    return 0;
+}
+
+static void on_tcp(int fd, unsigned what, void *arg)
+{
+    flow_accept(arg);
+}
+
+static void on_udp(int fd, unsigned what, void *arg)
+{
+    dns_ready(arg);
+}
+
+static void on_pause_over(void *arg)
+{
+    struct box *b = arg;
+
+    loop_io_set(b->tcp_io, LOOP_READ);
+}
+
+static void close_sockets(struct box *b)
+{
+    loop_io_free(b->tcp_io);
+    loop_io_free(b->udp_io);
+    b->tcp_io = b->udp_io = NULL;
+    fd_close(&b->tcp);
+    fd_close(&b->udp);
+}
+
+static void apply(struct box *b, struct policy *p, uint64_t revision, bool keep)
+{
+    struct flow *next;
+
+    policy_done(&b->policy);
+    b->policy = *p;
+    b->revision = revision;
+    for (struct flow *f = b->flows; f != NULL; f = next) {
+        next = f->next;
+        /* What is not decided yet is decided by the new one. */
+        if (!keep || f->state == FLOW_RESOLVE || f->state == FLOW_DIAL)
+            flow_check(f);
+    }
+}
+
+struct box *box_attach(struct egress *g, const struct egress_policy *m, int *tcp, int *udp, struct err *e)
+{
+    struct box *b = map_get(&g->boxes, m->sandbox);
+    struct policy p;
+    uint64_t netns;
+
+    if (check_sockets(g, b, *tcp, *udp, &netns, e) < 0)
+        return NULL;
+    if (policy_decode(&p, m->policy, m->policy_len) < 0) {
+        err_set(e, ERR_INVALID, "the policy is malformed");
+        return NULL;
+    }
+    if (fd_set_nonblock(*tcp, true) < 0 || fd_set_nonblock(*udp, true) < 0) {
+        policy_done(&p);
+        err_set(e, ERR_INTERNAL, "the sockets cannot be set up");
+        return NULL;
+    }
+    if (b == NULL) {
+        b = mem_zalloc(sizeof *b);
+        b->egress = g;
+        b->tcp = b->udp = -1;
+        b->pause = loop_timer_new(g->loop, on_pause_over, b);
+        (void)snprintf(b->id, sizeof b->id, "%s", m->sandbox);
+        (void)map_put(&g->boxes, b->id, b);
+    }
+    close_sockets(b);
+    b->tcp = take_fd(tcp);
+    b->udp = take_fd(udp);
+    b->netns = netns;
+    apply(b, &p, m->revision, m->keep);
+    b->tcp_io = loop_io_new(g->loop, b->tcp, LOOP_READ, on_tcp, b);
+    b->udp_io = loop_io_new(g->loop, b->udp, LOOP_READ, on_udp, b);
+    return b;
+}
+
+int box_policy(struct egress *g, const struct egress_policy *m, struct err *e)
+{
+    struct box *b = map_get(&g->boxes, m->sandbox);
+    struct policy p;
+
+    if (b == NULL)
+        return err_set(e, ERR_NOT_FOUND, "no sandbox %s here", m->sandbox);
+    if (policy_decode(&p, m->policy, m->policy_len) < 0)
+        return err_set(e, ERR_INVALID, "the policy is malformed");
+    apply(b, &p, m->revision, m->keep);
+    return 0;
+}
+
+void box_detach(struct box *b)
+{
+    close_sockets(b);
+    loop_timer_free(b->pause);
+    while (b->flows != NULL)
+        flow_reset(b->flows);
+    dns_cancel(b);
+    names_free(b->names);
+    policy_done(&b->policy);
+    (void)map_del(&b->egress->boxes, b->id);
+    free(b);
+}
+
+void boxes_done(struct egress *g)
+{
+    struct map_iter it = MAP_ITER;
+    const char *id;
+    void *value;
+
+    while (map_next(&g->boxes, &it, &id, &value))
+        box_detach(value);
+    map_done(&g->boxes);
+}
+
+static void rule_text(const struct policy *p, int rule, char out[LIMIT_NAME + 1])
+{
+    if (rule < 0 || (uint32_t)rule >= p->nrules)
+        out[0] = '\0';
+    else if (p->rules[rule].name[0] != '\0')
+        (void)snprintf(out, LIMIT_NAME + 1, "%s", p->rules[rule].name);
+    else
+        (void)snprintf(out, LIMIT_NAME + 1, "#%d", rule + 1);
+}
+
+void box_deny(struct box *b, enum egress_reason reason, enum policy_protocol protocol, const struct address *to,
+              uint16_t port, const char *name, int rule)
+{
+    struct egress_status *s = &b->status;
+    uint8_t out[512];
+
+    if (s->ndenials == EGRESS_DENIALS)
+        memmove(&s->denials[0], &s->denials[1], (EGRESS_DENIALS - 1) * sizeof s->denials[0]);
+    else
+        s->ndenials++;
+    struct egress_denial *d = &s->denials[s->ndenials - 1];
+    *d = (struct egress_denial){
+        .seq = ++s->denied,
+        .when_ms = clock_wall_ms(),
+        .reason = (uint8_t)reason,
+        .protocol = (uint8_t)protocol,
+        .port = port,
+    };
+    if (to != NULL)
+        d->to = *to;
+    if (name != NULL)
+        (void)snprintf(d->name, sizeof d->name, "%s", name);
+    rule_text(&b->policy, rule, d->rule);
+    int64_t second = clock_boot_ms() / 1000;
+    if (second != b->told_second) {
+        b->told_second = second;
+        b->told = 0;
+    }
+    if (b->told++ < TOLD_A_SECOND)
+        links_tell(b->egress, EGRESS_DENIED, out, egress_denied_encode(b->id, d, out, sizeof out));
+}

@@ -1,0 +1,166 @@
+/*
+ * egress.h - what the files of the egress role share
+ *
+ * A box is a sandbox with a network: its two sockets, its policy, its counters. A flow is one connection out of it. Who calls
+ * whom: link.c (the node's messages) -> box.c; the loop -> flow.c (a connection until it is decided) -> dial.c (to where it
+ * may go) -> relay.c (bytes); the loop -> dns.c (queries) -> names.c (what names lead to) -> resolve.c (the host's
+ * resolvers). hello.c, head.c, scan.c and dns_wire.c read strangers' bytes and know nothing else.
+ */
+#ifndef QS_EGRESS_EGRESS_H
+#define QS_EGRESS_EGRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/address.h"
+#include "base/conf.h"
+#include "base/ids.h"
+#include "base/map.h"
+#include "base/policy.h"
+#include "egress/head.h"
+#include "ipc/egress_proto.h"
+#include "loop/loop.h"
+
+#define ADDRESSES_MAX 8             /* of a name that are tried */
+
+struct resolver;
+struct link_server;
+struct name_cache;
+
+struct egress {
+    struct loop *loop;
+    struct resolver *resolver;
+    struct link_server *links;
+    struct map boxes;               /* sandbox id -> box, owned */
+    uint64_t own_netns;             /* cookie of the host's namespace */
+};
+
+struct flow;
+struct dns_pending;
+
+struct box {
+    struct egress *egress;
+    char id[ID_SIZE];
+    int tcp, udp;                   /* owned */
+    struct loop_io *tcp_io, *udp_io;
+    struct loop_timer *pause;       /* the listener rests, because descriptors are short */
+    uint64_t netns;                 /* cookie of its namespace */
+    uint64_t revision;
+    struct policy policy;
+    struct flow *flows;             /* all open ones */
+    uint32_t nflows;
+    struct dns_pending *queries;    /* under way */
+    uint32_t nqueries;
+    double tokens;                  /* DNS queries that may come now */
+    int64_t tokens_ms;
+    struct name_cache *names;       /* made when first used */
+    struct egress_status status;    /* counters and the last denials; revision and flows_now are filled when asked */
+    int64_t told_second;            /* denials told to the node in this second */
+    unsigned told;
+};
+
+enum flow_state {
+    FLOW_READ,                      /* waits for the first bytes */
+    FLOW_RESOLVE,
+    FLOW_DIAL,
+    FLOW_RELAY,
+    FLOW_REFUSED,                   /* the refusal is being read */
+};
+
+/* Bytes on their way in one direction, and what does not fit into the next socket yet. */
+struct way {
+    uint8_t *rest;                  /* owned */
+    size_t rest_len, rest_at;
+    bool eof;                       /* read to the end */
+    bool shut;                      /* and passed on */
+};
+
+struct flow {
+    struct box *box;
+    struct flow *prev, *next;       /* of the box */
+    enum flow_state state;
+    int in, out;                    /* inside, outside; owned */
+    struct loop_io *in_io, *out_io;
+    unsigned in_wants, out_wants;
+    struct loop_timer *timer;
+    struct address to;              /* where the sandbox wanted to go */
+    uint16_t port;
+    uint8_t protocol;               /* enum policy_protocol */
+    bool by_name;
+    bool watched;                   /* every request is looked at: `scan` is set up */
+    char name[POLICY_DOMAIN_MAX + 1];   /* "" = none */
+    int rule;                       /* that allowed it */
+    struct address dialled;
+    uint8_t *first;                 /* bytes read before the decision; owned */
+    size_t first_len;
+    unsigned reads;
+    struct lookup *lookup;          /* under way, or NULL */
+    struct address addresses[ADDRESSES_MAX];
+    size_t naddresses, next_address;
+    struct scan scan;
+    uint8_t answer[16];             /* first bytes of the answer, while an upgrade waits for it */
+    size_t answer_len;
+    struct way up, down;
+};
+
+/* box.c */
+struct box *box_attach(struct egress *g, const struct egress_policy *m, int *tcp, int *udp, struct err *e);
+int box_policy(struct egress *g, const struct egress_policy *m, struct err *e);
+void box_detach(struct box *b);
+void boxes_done(struct egress *g);
+/* Notes what did not go out. `rule` -1: none matched; to and name may be NULL. */
+void box_deny(struct box *b, enum egress_reason reason, enum policy_protocol protocol, const struct address *to,
+              uint16_t port, const char *name, int rule);
+
+/* link.c */
+struct link_server *links_new(struct egress *g, int listener, uint32_t node_uid);
+void links_free(struct link_server *s);
+void links_tell(struct egress *g, uint16_t type, const void *p, size_t n);
+
+/* flow.c */
+void flow_accept(struct box *b);
+void flow_free(struct flow *f);             /* without a word: the peer sees what the kernel makes of it */
+void flow_reset(struct flow *f);            /* both sides see a reset */
+void flow_check(struct flow *f);            /* the policy is another: cuts what it does not allow */
+void flow_timer(struct flow *f, uint64_t ms, loop_timer_cb cb);
+void flow_want(struct flow *f, unsigned in, unsigned out);
+/* Notes it, says it in the client's protocol where there is a way to, and ends the connection. */
+void flow_refuse(struct flow *f, enum egress_reason reason, const struct address *to, int rule);
+void flow_failed(struct flow *f, const char *why);  /* allowed, but it cannot be made */
+
+/* dial.c: f->addresses are to be tried. */
+void dial_start(struct flow *f);
+bool dial_is_local(const struct address *a);        /* an address of this host */
+
+/* relay.c */
+void relay_start(struct flow *f);
+
+/* dns.c */
+void dns_ready(struct box *b);
+void dns_cancel(struct box *b);
+
+/* names.c: what names lead to, remembered a sandbox */
+struct name_entry {
+    char name[POLICY_DOMAIN_MAX + 1];
+    struct address addresses[ADDRESSES_MAX];
+    size_t n;
+    int64_t until_ms;               /* boot clock: asked anew after it */
+};
+typedef void (*names_cb)(void *arg, const struct name_entry *entry);   /* NULL: it leads nowhere, or nobody knows */
+/* The callback may come at once; then NULL is returned. */
+struct lookup *names_find(struct box *b, const char *name, names_cb cb, void *arg);
+void names_cancel(struct lookup *l);
+/* The names for which the resolver gave this address; next: entry to go on from, NULL to begin. */
+const struct name_entry *names_of(const struct box *b, const struct address *to, const struct name_entry *after);
+void names_free(struct name_cache *c);
+
+/* resolve.c: both families of a name from the host's resolvers */
+struct question;
+typedef void (*resolve_cb)(void *arg, const struct address *addresses, size_t n, uint32_t ttl);
+struct resolver *resolver_new(struct loop *l, const char *servers, struct err *e);
+void resolver_free(struct resolver *r);
+struct question *resolver_ask(struct resolver *r, const char *name, resolve_cb cb, void *arg);    /* never at once */
+void resolver_cancel(struct question *q);
+
+#endif

@@ -1,0 +1,262 @@
+/*
+ * relay.c - passes the bytes of a connection on, both ways
+ *
+ * Bytes are read into one buffer of the process and written at once; only what the other side does not take is kept, and
+ * then nothing more is read. So an idle flow has no buffer and a slow reader holds its own connection back.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/mem.h"
+#include "egress/egress.h"
+#include "sys/fd.h"
+
+#define CHUNK (128 * 1024)
+#define CHUNKS_A_TURN 4         /* then other flows have their turn */
+#define HALF_MS (5 * 60 * 1000) /* a connection that is closed one way and silent the other */
+#define KEEPALIVE_S 60
+
+static uint8_t chunk[CHUNK];
+
+enum result { GO_ON, GONE };
+
+static void on_silent(void *arg)
+{
+    flow_reset(arg);
+}
+
+static void update(struct flow *f)
+{
+    bool waits = f->watched && f->scan.state == SCAN_WAIT;
+    unsigned in = (f->up.rest == NULL && !f->up.eof && !waits ? (unsigned)LOOP_READ : 0) |
+                  (f->down.rest != NULL ? (unsigned)LOOP_WRITE : 0);
+    unsigned out = (f->down.rest == NULL && !f->down.eof ? (unsigned)LOOP_READ : 0) |
+                   (f->up.rest != NULL ? (unsigned)LOOP_WRITE : 0);
+
+    flow_want(f, in, out);
+}
+
+/* Writes now, or keeps. Negative: the connection is broken. */
+static int put(struct flow *f, struct way *w, int to, const uint8_t *p, size_t n)
+{
+    size_t done = 0;
+
+    while (w->rest == NULL && done < n) {
+        ssize_t r = send(to, p + done, n - done, MSG_NOSIGNAL);
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r < 0 && errno != EAGAIN)
+            return -errno;
+        if (r < 0)
+            break;
+        done += (size_t)r;
+    }
+    if (done == n)
+        return 0;
+    /* More than once only for the pieces of one chunk. */
+    w->rest = mem_realloc(w->rest, w->rest_len + n - done);
+    memcpy(w->rest + w->rest_len, p + done, n - done);
+    w->rest_len += n - done;
+    return 0;
+}
+
+static int flush(struct way *w, int to)
+{
+    while (w->rest != NULL) {
+        ssize_t r = send(to, w->rest + w->rest_at, w->rest_len - w->rest_at, MSG_NOSIGNAL);
+        if (r < 0)
+            return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+        w->rest_at += (size_t)r;
+        if (w->rest_at < w->rest_len)
+            continue;
+        free(w->rest);
+        w->rest = NULL;
+        w->rest_at = w->rest_len = 0;
+    }
+    return 0;
+}
+
+/* Passes the end on once everything before it is written. */
+static void pass_end(struct flow *f, struct way *w, int to)
+{
+    if (!w->eof || w->shut || w->rest != NULL)
+        return;
+    (void)shutdown(to, SHUT_WR);
+    w->shut = true;
+    if (!f->up.shut || !f->down.shut)
+        flow_timer(f, HALF_MS, on_silent);
+}
+
+static enum result refuse(struct flow *f, enum scan_why why)
+{
+    flow_refuse(f, why == SCAN_MISMATCH ? EGRESS_MISMATCH : why == SCAN_METHOD ? EGRESS_METHOD : EGRESS_MALFORMED,
+                &f->dialled, -1);
+    return GONE;
+}
+
+/* What a client sends where every request is looked at. */
+static enum result put_watched(struct flow *f, const uint8_t *p, size_t n)
+{
+    enum scan_why why = SCAN_MALFORMED;
+    const uint8_t *out;
+    size_t used, out_len;
+
+    while (n > 0) {
+        if (!scan_feed(&f->scan, p, n, &used, &out, &out_len, &why))
+            return refuse(f, why);
+        if (out_len > 0 && put(f, &f->up, f->out, out, out_len) < 0) {
+            flow_reset(f);
+            return GONE;
+        }
+        if (used == 0 && out_len == 0)
+            return refuse(f, SCAN_METHOD);      /* more before the answer to an upgrade */
+        p += used;
+        n -= used;
+    }
+    return GO_ON;
+}
+
+static enum result pump_up(struct flow *f)
+{
+    for (int i = 0; i < CHUNKS_A_TURN && f->up.rest == NULL && !f->up.eof; i++) {
+        if (f->watched && f->scan.state == SCAN_WAIT)
+            break;
+        ssize_t n = recv(f->in, chunk, sizeof chunk, 0);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            break;
+        if (n < 0) {
+            flow_reset(f);
+            return GONE;
+        }
+        f->up.eof = n == 0;
+        f->box->status.sent += (uint64_t)n;
+        if (f->watched) {
+            if (put_watched(f, chunk, (size_t)n) == GONE)
+                return GONE;
+        } else if (put(f, &f->up, f->out, chunk, (size_t)n) < 0) {
+            flow_reset(f);
+            return GONE;
+        }
+        if ((size_t)n < sizeof chunk)
+            break;
+    }
+    pass_end(f, &f->up, f->out);
+    return GO_ON;
+}
+
+static void watch_answer(struct flow *f, const uint8_t *p, size_t n)
+{
+    size_t part = n < sizeof f->answer - f->answer_len ? n : sizeof f->answer - f->answer_len;
+
+    memcpy(f->answer + f->answer_len, p, part);
+    f->answer_len += part;
+    (void)scan_answer(&f->scan, f->answer, f->answer_len);
+}
+
+static enum result pump_down(struct flow *f)
+{
+    for (int i = 0; i < CHUNKS_A_TURN && f->down.rest == NULL && !f->down.eof; i++) {
+        ssize_t n = recv(f->out, chunk, sizeof chunk, 0);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            break;
+        if (n < 0) {
+            flow_reset(f);
+            return GONE;
+        }
+        f->down.eof = n == 0;
+        f->box->status.received += (uint64_t)n;
+        if (f->watched && f->scan.state == SCAN_WAIT)
+            watch_answer(f, chunk, (size_t)n);
+        if (put(f, &f->down, f->in, chunk, (size_t)n) < 0) {
+            flow_reset(f);
+            return GONE;
+        }
+        if ((size_t)n < sizeof chunk)
+            break;
+    }
+    pass_end(f, &f->down, f->in);
+    return GO_ON;
+}
+
+static void settle(struct flow *f)
+{
+    if (f->up.shut && f->down.shut)
+        flow_free(f);
+    else
+        update(f);
+}
+
+static void on_inside(int fd, unsigned what, void *arg)
+{
+    struct flow *f = arg;
+
+    if ((what & LOOP_WRITE) != 0) {
+        if (flush(&f->down, fd) < 0) {
+            flow_reset(f);
+            return;
+        }
+        pass_end(f, &f->down, fd);
+    }
+    if ((what & LOOP_READ) != 0 && pump_up(f) == GONE)
+        return;
+    settle(f);
+}
+
+static void on_outside(int fd, unsigned what, void *arg)
+{
+    struct flow *f = arg;
+
+    if ((what & LOOP_WRITE) != 0) {
+        if (flush(&f->up, fd) < 0) {
+            flow_reset(f);
+            return;
+        }
+        pass_end(f, &f->up, fd);
+    }
+    if ((what & LOOP_READ) != 0 && pump_down(f) == GONE)
+        return;
+    settle(f);
+}
+
+static void keep_alive(int fd)
+{
+    static const int on = 1, idle = KEEPALIVE_S;
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+void relay_start(struct flow *f)
+{
+    struct loop *l = f->box->egress->loop;
+
+    f->state = FLOW_RELAY;
+    f->box->status.flows++;
+    loop_timer_free(f->timer);
+    f->timer = NULL;
+    keep_alive(f->in);
+    keep_alive(f->out);
+    f->watched = f->by_name && f->protocol == POLICY_HTTP;
+    if (f->watched)
+        scan_init(&f->scan, f->name);
+    loop_io_free(f->in_io);
+    f->in_io = loop_io_new(l, f->in, 0, on_inside, f);
+    f->out_io = loop_io_new(l, f->out, 0, on_outside, f);
+    f->in_wants = f->out_wants = 0;
+    auto_free uint8_t *first = take_ptr(&f->first);
+    size_t n = f->first_len;
+    f->first_len = 0;
+    f->box->status.sent += n;
+    if (f->watched) {
+        if (put_watched(f, first, n) == GONE)
+            return;
+    } else if (n > 0 && put(f, &f->up, f->out, first, n) < 0) {
+        flow_reset(f);
+        return;
+    }
+    update(f);
+}

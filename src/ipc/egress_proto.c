@@ -1,0 +1,188 @@
+/*
+ * egress_proto.c - codec of the messages between node and egress
+ */
+#include "ipc/egress_proto.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "ipc/wire.h"
+
+static size_t done(const struct wire_writer *w)
+{
+    return w->failed ? 0 : w->len;
+}
+
+const char *egress_reason_name(enum egress_reason r)
+{
+    static const char *const names[EGRESS_REASONS_] = {
+        [EGRESS_BY_RULE] = "rule", [EGRESS_ADDRESS] = "address", [EGRESS_NAME] = "name",
+        [EGRESS_MISMATCH] = "mismatch", [EGRESS_METHOD] = "method", [EGRESS_ENCRYPTED] = "encrypted-hello",
+        [EGRESS_LIMIT] = "limit", [EGRESS_MALFORMED] = "malformed",
+    };
+
+    return r > 0 && r < EGRESS_REASONS_ ? names[r] : "?";
+}
+
+size_t egress_policy_encode(const struct egress_policy *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_str(&w, m->sandbox);
+    wire_put_u64(&w, m->revision);
+    wire_put_bool(&w, m->keep);
+    wire_put_bytes(&w, m->policy, m->policy_len);
+    return done(&w);
+}
+
+int egress_policy_decode(struct egress_policy *ret, const void *p, size_t n)
+{
+    struct egress_policy m = {{0}};
+    struct wire_reader r;
+
+    wire_read(&r, p, n);
+    wire_get_str(&r, m.sandbox, sizeof m.sandbox);
+    m.revision = wire_get_u64(&r);
+    m.keep = wire_get_bool(&r);
+    m.policy = wire_get_bytes(&r, LIMIT_POLICY_BYTES, &m.policy_len);
+    if (!wire_end(&r) || !id_is(m.sandbox, "sb-"))
+        return -EBADMSG;
+    *ret = m;
+    return 0;
+}
+
+size_t egress_error_encode(const struct egress_error *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_u16(&w, m->code);
+    wire_put_str(&w, m->message);
+    return done(&w);
+}
+
+int egress_error_decode(struct egress_error *ret, const void *p, size_t n)
+{
+    struct egress_error m = {0};
+    struct wire_reader r;
+
+    wire_read(&r, p, n);
+    m.code = wire_get_u16(&r);
+    wire_get_str(&r, m.message, sizeof m.message);
+    if (!wire_end(&r))
+        return -EBADMSG;
+    *ret = m;
+    return 0;
+}
+
+static void put_denial(struct wire_writer *w, const struct egress_denial *d)
+{
+    wire_put_u64(w, d->seq);
+    wire_put_i64(w, d->when_ms);
+    wire_put_u8(w, d->reason);
+    wire_put_u8(w, d->protocol);
+    wire_put_u16(w, d->port);
+    wire_put_bytes(w, d->to.b, sizeof d->to.b);
+    wire_put_str(w, d->rule);
+    wire_put_str(w, d->name);
+}
+
+static void get_denial(struct wire_reader *r, struct egress_denial *d)
+{
+    size_t len;
+
+    d->seq = wire_get_u64(r);
+    d->when_ms = wire_get_i64(r);
+    d->reason = wire_get_u8(r);
+    d->protocol = wire_get_u8(r);
+    d->port = wire_get_u16(r);
+    const void *to = wire_get_bytes(r, sizeof d->to.b, &len);
+    if (r->failed || len != sizeof d->to.b || d->reason == 0 || d->reason >= EGRESS_REASONS_ ||
+        d->protocol >= POLICY_PROTOCOLS_)
+        wire_fail(r);
+    else
+        memcpy(d->to.b, to, sizeof d->to.b);
+    wire_get_str(r, d->rule, sizeof d->rule);
+    wire_get_str(r, d->name, sizeof d->name);
+}
+
+size_t egress_status_encode(const struct egress_status *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_u64(&w, m->revision);
+    wire_put_u64(&w, m->sent);
+    wire_put_u64(&w, m->received);
+    wire_put_u64(&w, m->flows);
+    wire_put_u64(&w, m->flows_now);
+    wire_put_u64(&w, m->failed);
+    wire_put_u64(&w, m->queries);
+    wire_put_u64(&w, m->denied);
+    wire_put_u32(&w, m->ndenials);
+    for (uint32_t i = 0; i < m->ndenials; i++)
+        put_denial(&w, &m->denials[i]);
+    return done(&w);
+}
+
+int egress_status_decode(struct egress_status *ret, const void *p, size_t n)
+{
+    struct wire_reader r;
+
+    *ret = (struct egress_status){0};
+    wire_read(&r, p, n);
+    ret->revision = wire_get_u64(&r);
+    ret->sent = wire_get_u64(&r);
+    ret->received = wire_get_u64(&r);
+    ret->flows = wire_get_u64(&r);
+    ret->flows_now = wire_get_u64(&r);
+    ret->failed = wire_get_u64(&r);
+    ret->queries = wire_get_u64(&r);
+    ret->denied = wire_get_u64(&r);
+    ret->ndenials = wire_get_u32(&r);
+    if (r.failed || ret->ndenials > EGRESS_DENIALS)
+        return -EBADMSG;
+    for (uint32_t i = 0; i < ret->ndenials; i++)
+        get_denial(&r, &ret->denials[i]);
+    return wire_end(&r) ? 0 : -EBADMSG;
+}
+
+size_t egress_denied_encode(const char *sandbox, const struct egress_denial *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_str(&w, sandbox);
+    put_denial(&w, m);
+    return done(&w);
+}
+
+int egress_denied_decode(char ret_sandbox[ID_SIZE], struct egress_denial *ret, const void *p, size_t n)
+{
+    struct wire_reader r;
+
+    *ret = (struct egress_denial){0};
+    wire_read(&r, p, n);
+    wire_get_str(&r, ret_sandbox, ID_SIZE);
+    get_denial(&r, ret);
+    return wire_end(&r) && id_is(ret_sandbox, "sb-") ? 0 : -EBADMSG;
+}
+
+size_t egress_ref_encode(const char *sandbox, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_str(&w, sandbox);
+    return done(&w);
+}
+
+int egress_ref_decode(char ret[ID_SIZE], const void *p, size_t n)
+{
+    struct wire_reader r;
+
+    wire_read(&r, p, n);
+    wire_get_str(&r, ret, ID_SIZE);
+    return wire_end(&r) && id_is(ret, "sb-") ? 0 : -EBADMSG;
+}

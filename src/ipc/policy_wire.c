@@ -1,0 +1,148 @@
+/*
+ * policy_wire.c - a network policy as bytes
+ *
+ * The decoder checks values too: egress takes what it reads as it is.
+ */
+#include "ipc/policy_wire.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "ipc/wire.h"
+
+#define VERSION 1
+
+static void put_rule(struct wire_writer *w, const struct policy_rule *r)
+{
+    wire_put_u8(w, r->action);
+    wire_put_u8(w, r->protocol);
+    wire_put_str(w, r->name);
+    wire_put_u32(w, r->ndomains);
+    for (uint32_t i = 0; i < r->ndomains; i++)
+        wire_put_str(w, r->domains[i]);
+    wire_put_u32(w, r->ncidrs);
+    for (uint32_t i = 0; i < r->ncidrs; i++) {
+        wire_put_bytes(w, r->cidrs[i].net.b, sizeof r->cidrs[i].net.b);
+        wire_put_u8(w, r->cidrs[i].bits);
+    }
+    wire_put_u32(w, r->nports);
+    for (uint32_t i = 0; i < r->nports; i++) {
+        wire_put_u16(w, r->ports[i].first);
+        wire_put_u16(w, r->ports[i].last);
+    }
+}
+
+size_t policy_encode(const struct policy *p, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_u8(&w, VERSION);
+    wire_put_u32(&w, p->flags);
+    wire_put_u32(&w, p->nrules);
+    for (uint32_t i = 0; i < p->nrules; i++)
+        put_rule(&w, &p->rules[i]);
+    return w.failed ? 0 : w.len;
+}
+
+/* A count of things that take at least `each` bytes. */
+static uint32_t get_count(struct wire_reader *r, size_t each)
+{
+    uint32_t n = wire_get_u32(r);
+
+    if (!r->failed && n > (r->len - r->at) / each)
+        wire_fail(r);
+    return r->failed ? 0 : n;
+}
+
+static void get_domains(struct wire_reader *rd, struct policy_rule *r)
+{
+    uint32_t n = get_count(rd, 4);
+    char text[POLICY_DOMAIN_MAX + 1], normal[POLICY_DOMAIN_MAX + 1];
+
+    for (uint32_t i = 0; i < n && !rd->failed; i++) {
+        wire_get_str(rd, text, sizeof text);
+        if (rd->failed || policy_domain(text, true, normal) != NULL || strcmp(text, normal) != 0)
+            wire_fail(rd);
+        else
+            policy_rule_domain(r, text);
+    }
+}
+
+static void get_cidrs(struct wire_reader *rd, struct policy_rule *r)
+{
+    uint32_t n = get_count(rd, 21);
+
+    for (uint32_t i = 0; i < n && !rd->failed; i++) {
+        struct cidr c = {0};
+        size_t len;
+        const void *p = wire_get_bytes(rd, sizeof c.net.b, &len);
+        c.bits = wire_get_u8(rd);
+        if (rd->failed || len != sizeof c.net.b || c.bits > 128) {
+            wire_fail(rd);
+            return;
+        }
+        memcpy(c.net.b, p, sizeof c.net.b);
+        struct address m = address_mask(&c.net, c.bits);
+        if (memcmp(m.b, c.net.b, sizeof m.b) != 0)
+            wire_fail(rd);
+        else
+            policy_rule_cidr(r, &c);
+    }
+}
+
+static void get_ports(struct wire_reader *rd, struct policy_rule *r)
+{
+    uint32_t n = get_count(rd, 4);
+
+    for (uint32_t i = 0; i < n && !rd->failed; i++) {
+        uint16_t first = wire_get_u16(rd);
+        uint16_t last = wire_get_u16(rd);
+        if (rd->failed || first == 0 || first > last)
+            wire_fail(rd);
+        else
+            policy_rule_ports(r, first, last);
+    }
+}
+
+static void get_rule(struct wire_reader *rd, struct policy *p)
+{
+    uint8_t action = wire_get_u8(rd);
+    uint8_t protocol = wire_get_u8(rd);
+
+    if (rd->failed || action < POLICY_ALLOW || action > POLICY_LOG || protocol >= POLICY_PROTOCOLS_) {
+        wire_fail(rd);
+        return;
+    }
+    struct policy_rule *r = policy_add(p, (enum policy_action)action, (enum policy_protocol)protocol);
+    wire_get_str(rd, r->name, sizeof r->name);
+    get_domains(rd, r);
+    get_cidrs(rd, r);
+    get_ports(rd, r);
+}
+
+int policy_decode(struct policy *ret, const void *p, size_t n)
+{
+    struct wire_reader r;
+    struct policy policy;
+
+    policy_init(&policy);
+    wire_read(&r, p, n);
+    if (wire_get_u8(&r) != VERSION)
+        wire_fail(&r);
+    policy.flags = wire_get_u32(&r);
+    if ((policy.flags & ~(uint32_t)POLICY_FLAGS_) != 0)
+        wire_fail(&r);
+    uint32_t rules = get_count(&r, 18);
+    if (rules > LIMIT_POLICY_RULES)
+        wire_fail(&r);
+    for (uint32_t i = 0; i < rules && !r.failed; i++)
+        get_rule(&r, &policy);
+    if (!wire_end(&r)) {
+        policy_done(&policy);
+        return -EBADMSG;
+    }
+    policy_compile(&policy);
+    *ret = policy;
+    return 0;
+}

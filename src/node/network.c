@@ -1,0 +1,383 @@
+/*
+ * network.c - the policies of the sandboxes here, on disk and in egress
+ */
+#include "node/network.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/ids.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "ipc/egress_proto.h"
+#include "ipc/policy_wire.h"
+#include "node/call.h"
+#include "node/egress_link.h"
+#include "node/monitor_link.h"
+#include "node/ops.h"
+#include "sys/fd.h"
+
+#define DIRECTORY ".network"
+#define FILE_MAX_BYTES (LIMIT_POLICY_BYTES + 256)
+#define SOCKETS_MS 10000        /* the monitor answers at once */
+#define EGRESS_MS 10000
+#define STATUS_MS 2000
+#define CHANGE_MS 5000          /* who changes a policy is told if it is not in force by then */
+
+struct network {
+    struct node *node;
+    struct egress_link *link;
+    int fd;                     /* data_dir/node/.network */
+};
+
+/* One sandbox on its way to egress. */
+struct attach {
+    struct network *network;
+    char sandbox[ID_SIZE];
+    struct op *op;              /* who waits for it, or NULL */
+};
+
+static ssize_t load(struct network *w, const char *sandbox, uint8_t *out)
+{
+    auto_close int fd = openat(w->fd, sandbox, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+    return fd < 0 ? -errno : fd_read_all(fd, out, FILE_MAX_BYTES);
+}
+
+/* What egress gets of a sandbox, as it is on disk; out has FILE_MAX_BYTES and is what *ret points into. */
+static int load_policy(struct network *w, const char *sandbox, uint8_t *out, struct egress_policy *ret, struct err *e)
+{
+    ssize_t n = load(w, sandbox, out);
+
+    if (n < 0)
+        return err_sys(e, (int)-n, "read the network policy of %s", sandbox);
+    if (egress_policy_decode(ret, out, (size_t)n) < 0)
+        return err_set(e, ERR_INTERNAL, "the network policy of %s on disk cannot be read", sandbox);
+    return 0;
+}
+
+static void reply_revision(struct op *op)
+{
+    const Quicksand__Node__SetNetworkRequest *rq = (Quicksand__Node__SetNetworkRequest *)op->rq;
+    Quicksand__Node__NetworkStatus out = QUICKSAND__NODE__NETWORK_STATUS__INIT;
+    auto_free uint8_t *bytes = mem_alloc(FILE_MAX_BYTES);
+    struct egress_policy p;
+    struct err e;
+
+    if (load_policy(op->node->network, rq->sandbox_id, bytes, &p, &e) < 0) {
+        op_fail(op, &e);
+        return;
+    }
+    out.has_revision = 1;
+    out.revision = p.revision;
+    op_reply(op, &out.base);
+}
+
+static void attached(void *arg, const struct chan_msg *m, const struct err *e)
+{
+    struct attach *a = arg;
+
+    if (e != NULL && e->code != ERR_GONE)
+        log_warn("network-not-attached", "sandbox=%s error=\"%s\"", a->sandbox, e->message);
+    if (a->op != NULL && e != NULL)
+        op_fail(a->op, e);
+    else if (a->op != NULL)
+        reply_revision(a->op);
+    free(a);
+}
+
+static void on_sockets(void *arg, enum monitor_result res, const struct chan_msg *m, const struct err *e)
+{
+    struct attach *a = arg;
+    auto_free uint8_t *bytes = mem_alloc(FILE_MAX_BYTES);
+    struct err bad;
+
+    if (res == MONITOR_REPLY && (m->type != MON_NETWORK_R || m->nfds != 2)) {
+        err_set(&bad, ERR_INTERNAL, "the monitor's reply has no sockets");
+        attached(a, NULL, &bad);
+        return;
+    }
+    if (res != MONITOR_REPLY) {
+        err_set(&bad, ERR_GONE, "the sandbox has ended");
+        attached(a, NULL, res == MONITOR_ERROR ? e : &bad);
+        return;
+    }
+    /* Read now, not before: another change may have come meanwhile. */
+    ssize_t n = load(a->network, a->sandbox, bytes);
+    if (n < 0) {
+        err_sys(&bad, (int)-n, "read the network policy of %s", a->sandbox);
+        attached(a, NULL, &bad);
+        return;
+    }
+    egress_call(a->network->link, EGRESS_ATTACH, bytes, (size_t)n, m->fds, 2, EGRESS_MS, attached, a);
+}
+
+static void attach(struct network *w, const char *sandbox, struct op *op)
+{
+    struct attach *a = mem_zalloc(sizeof *a);
+
+    a->network = w;
+    a->op = op;
+    (void)snprintf(a->sandbox, sizeof a->sandbox, "%s", sandbox);
+    (void)monitor_call(w->node->monitors, sandbox, MON_NETWORK, NULL, 0, SOCKETS_MS, on_sockets, a);
+}
+
+void network_attach(struct network *w, const char *sandbox)
+{
+    attach(w, sandbox, NULL);
+}
+
+/* egress knows nothing yet: it is told of all that live. */
+static void on_up(void *arg)
+{
+    struct network *w = arg;
+    int fd = openat(w->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *de;
+
+    if (dir == NULL) {
+        fd_close(&fd);
+        log_error("network-directory", "error=%s", strerror(errno));
+        return;
+    }
+    while ((de = readdir(dir)) != NULL)
+        if (id_is(de->d_name, "sb-"))
+            attach(w, de->d_name, NULL);
+    (void)closedir(dir);
+}
+
+static void on_event(void *arg, const struct chan_msg *m)
+{
+    char sandbox[ID_SIZE], address[ADDRESS_TEXT];
+    struct egress_denial d;
+
+    if (m->type != EGRESS_DENIED || egress_denied_decode(sandbox, &d, m->data, m->len) < 0)
+        return;
+    log_info("denied", "sandbox=%s reason=%s protocol=%s name=%s address=%s port=%u rule=%s", sandbox,
+             egress_reason_name(d.reason), policy_protocol_name(d.protocol), d.name[0] != '\0' ? d.name : "-",
+             address_text(&d.to, address), d.port, d.rule[0] != '\0' ? d.rule : "-");
+}
+
+struct network *network_new(struct node *n, struct err *e)
+{
+    struct network *w = mem_zalloc(sizeof *w);
+    char path[256];
+
+    w->node = n;
+    if (mkdirat(n->state_fd, DIRECTORY, 0700) < 0 && errno != EEXIST) {
+        err_sys(e, errno, "make directory node/" DIRECTORY);
+        free(w);
+        return NULL;
+    }
+    w->fd = openat(n->state_fd, DIRECTORY, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (w->fd < 0) {
+        err_sys(e, errno, "open directory node/" DIRECTORY);
+        free(w);
+        return NULL;
+    }
+    (void)snprintf(path, sizeof path, "%s/egress.sock", n->conf.run_dir);
+    w->link = egress_link_new(n->loop, path, on_up, on_event, w);
+    return w;
+}
+
+void network_free(struct network *w)
+{
+    if (w == NULL)
+        return;
+    egress_link_free(w->link);
+    fd_close(&w->fd);
+    free(w);
+}
+
+/* The bytes that egress gets; the caller frees. */
+static uint8_t *message(const char *sandbox, const Quicksand__Node__Network *m, uint64_t revision, size_t *ret_len,
+                        struct err *e)
+{
+    struct egress_policy out = {
+        .revision = revision,
+        .keep = m->keep,
+        .policy = m->policy.data,
+        .policy_len = m->policy.len,
+    };
+    struct policy p;
+
+    if (m->policy.len > LIMIT_POLICY_BYTES) {
+        err_param(e, ERR_TOO_LARGE, "network", "the network policy has %zu bytes, at most %d are accepted",
+                  m->policy.len, LIMIT_POLICY_BYTES);
+        return NULL;
+    }
+    if (policy_decode(&p, m->policy.data, m->policy.len) < 0) {
+        err_param(e, ERR_INVALID, "network", "the network policy is malformed");
+        return NULL;
+    }
+    policy_done(&p);
+    (void)snprintf(out.sandbox, sizeof out.sandbox, "%s", sandbox);
+    auto_free uint8_t *bytes = mem_alloc(FILE_MAX_BYTES);
+    *ret_len = egress_policy_encode(&out, bytes, FILE_MAX_BYTES);
+    if (*ret_len == 0) {
+        err_param(e, ERR_TOO_LARGE, "network", "the network policy is too large");
+        return NULL;
+    }
+    return take_ptr(&bytes);
+}
+
+static int save(struct network *w, const char *sandbox, const uint8_t *bytes, size_t n, struct err *e)
+{
+    int r = fd_replace_file(w->fd, sandbox, bytes, n, 0600, false);
+
+    return r < 0 ? err_sys(e, -r, "keep the network policy of %s", sandbox) : 0;
+}
+
+int network_save(struct network *w, const char *sandbox, const Quicksand__Node__Network *m, struct err *e)
+{
+    size_t n;
+    auto_free uint8_t *bytes = message(sandbox, m, 1, &n, e);
+
+    return bytes == NULL ? -1 : save(w, sandbox, bytes, n, e);
+}
+
+void network_remove(struct network *w, const char *sandbox)
+{
+    uint8_t out[64];
+
+    if (unlinkat(w->fd, sandbox, 0) < 0) {
+        if (errno != ENOENT)
+            log_warn("policy-not-removed", "sandbox=%s error=%s", sandbox, strerror(errno));
+        return;
+    }
+    egress_call(w->link, EGRESS_DETACH, out, egress_ref_encode(sandbox, out, sizeof out), NULL, 0, EGRESS_MS, NULL, NULL);
+}
+
+/* --- operations ------------------------------------------------------------------------------ */
+
+static void on_changed(void *arg, const struct chan_msg *m, const struct err *e)
+{
+    struct op *op = arg;
+    const Quicksand__Node__SetNetworkRequest *rq = (Quicksand__Node__SetNetworkRequest *)op->rq;
+
+    if (e != NULL && e->code == ERR_NOT_FOUND)
+        attach(op->node->network, rq->sandbox_id, op);  /* egress has just come back */
+    else if (e != NULL)
+        op_fail(op, e);
+    else
+        reply_revision(op);
+}
+
+static int check(const struct network *w, const char *sandbox, struct err *e)
+{
+    if (call_sandbox(sandbox, e) < 0)
+        return -1;
+    if (faccessat(w->fd, sandbox, F_OK, 0) == 0)
+        return 0;
+    return err_param(e, ERR_CONFLICT, "network", "the network of sandbox %s is blocked for good", sandbox);
+}
+
+void op_set_network(struct op *op)
+{
+    const Quicksand__Node__SetNetworkRequest *rq = (Quicksand__Node__SetNetworkRequest *)op->rq;
+    struct network *w = op->node->network;
+    auto_free uint8_t *old = mem_alloc(FILE_MAX_BYTES);
+    struct egress_policy before;
+    struct err e;
+    size_t n;
+
+    if (check(w, rq->sandbox_id, &e) < 0 || load_policy(w, rq->sandbox_id, old, &before, &e) < 0) {
+        op_fail(op, &e);
+        return;
+    }
+    if (rq->network == NULL) {
+        err_param(&e, ERR_INVALID, "network", "a policy is missing");
+        op_fail(op, &e);
+        return;
+    }
+    auto_free uint8_t *bytes = message(rq->sandbox_id, rq->network, before.revision + 1, &n, &e);
+    if (bytes == NULL || save(w, rq->sandbox_id, bytes, n, &e) < 0) {
+        op_fail(op, &e);
+        return;
+    }
+    egress_call(w->link, EGRESS_POLICY, bytes, n, NULL, 0, CHANGE_MS, on_changed, op);
+}
+
+static void put_denials(Quicksand__Node__NetworkStatus *out, struct egress_status *s, Quicksand__Node__Denial *rows,
+                        Quicksand__Node__Denial **list, char *texts)
+{
+    for (uint32_t i = 0; i < s->ndenials; i++) {
+        struct egress_denial *d = &s->denials[i];
+        rows[i] = (Quicksand__Node__Denial)QUICKSAND__NODE__DENIAL__INIT;
+        rows[i].has_seq = rows[i].has_when_ms = rows[i].has_port = 1;
+        rows[i].seq = d->seq;
+        rows[i].when_ms = d->when_ms;
+        rows[i].port = d->port;
+        rows[i].reason = (char *)(uintptr_t)egress_reason_name(d->reason);
+        rows[i].protocol = (char *)(uintptr_t)policy_protocol_name(d->protocol);
+        rows[i].address = (char *)(uintptr_t)address_text(&d->to, texts + (size_t)i * ADDRESS_TEXT);
+        rows[i].rule = d->rule;
+        rows[i].name = d->name;
+        list[i] = &rows[i];
+    }
+    out->n_denials = s->ndenials;
+    out->denials = list;
+}
+
+static void put_counters(Quicksand__Node__NetworkStatus *out, const struct egress_status *s)
+{
+    out->has_revision = out->has_sent = out->has_received = out->has_flows = out->has_flows_now = 1;
+    out->has_failed = out->has_queries = out->has_denied = 1;
+    out->revision = s->revision;
+    out->sent = s->sent;
+    out->received = s->received;
+    out->flows = s->flows;
+    out->flows_now = s->flows_now;
+    out->failed = s->failed;
+    out->queries = s->queries;
+    out->denied = s->denied;
+}
+
+/* Without an answer of egress there are no counters; the policy is on disk all the same. */
+static void on_network_status(void *arg, const struct chan_msg *m, const struct err *e)
+{
+    struct op *op = arg;
+    const Quicksand__Node__GetNetworkRequest *rq = (Quicksand__Node__GetNetworkRequest *)op->rq;
+    Quicksand__Node__NetworkStatus out = QUICKSAND__NODE__NETWORK_STATUS__INIT;
+    auto_free struct egress_status *s = mem_zalloc(sizeof *s);
+    auto_free Quicksand__Node__Denial *rows = mem_array(EGRESS_DENIALS, sizeof *rows);
+    auto_free Quicksand__Node__Denial **list = mem_array(EGRESS_DENIALS, sizeof *list);
+    auto_free char *texts = mem_array(EGRESS_DENIALS, ADDRESS_TEXT);
+    auto_free uint8_t *bytes = mem_alloc(FILE_MAX_BYTES);
+    struct egress_policy p;
+    struct err bad;
+
+    if (load_policy(op->node->network, rq->sandbox_id, bytes, &p, &bad) < 0) {
+        op_fail(op, &bad);
+        return;
+    }
+    if (e == NULL && m->type == EGRESS_STATUS_R && egress_status_decode(s, m->data, m->len) == 0) {
+        put_counters(&out, s);
+        put_denials(&out, s, rows, list, texts);
+    } else {
+        out.has_revision = 1;
+        out.revision = p.revision;
+    }
+    out.has_policy = 1;
+    out.policy = (ProtobufCBinaryData){p.policy_len, (uint8_t *)(uintptr_t)p.policy};
+    op_reply(op, &out.base);
+}
+
+void op_get_network(struct op *op)
+{
+    const Quicksand__Node__GetNetworkRequest *rq = (Quicksand__Node__GetNetworkRequest *)op->rq;
+    uint8_t out[64];
+    struct err e;
+
+    if (check(op->node->network, rq->sandbox_id, &e) < 0) {
+        op_fail(op, &e);
+        return;
+    }
+    egress_call(op->node->network->link, EGRESS_STATUS, out, egress_ref_encode(rq->sandbox_id, out, sizeof out), NULL, 0,
+                STATUS_MS, on_network_status, op);
+}

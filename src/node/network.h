@@ -1,0 +1,20 @@
+/*
+ * network.h - the policies of the sandboxes here, on disk and in egress
+ *
+ * data_dir/node/.network/<id> holds what egress is to know of a sandbox with a network; none is there for a blocked one.
+ * The sockets come from the sandbox's monitor. When egress or the node comes back, everything is handed over again.
+ */
+#ifndef QS_NODE_NETWORK_H
+#define QS_NODE_NETWORK_H
+
+#include "node/node.h"
+
+struct network *network_new(struct node *n, struct err *e);
+void network_free(struct network *w);
+/* On disk, before the sandbox is made. */
+int network_save(struct network *w, const char *sandbox, const Quicksand__Node__Network *m, struct err *e);
+/* Hands sockets and policy to egress; failures are logged and made good when egress comes back. */
+void network_attach(struct network *w, const char *sandbox);
+void network_remove(struct network *w, const char *sandbox);
+
+#endif

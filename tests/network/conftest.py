@@ -1,0 +1,62 @@
+"""
+Fixtures of the network tests: the daemon runs in a namespace without an uplink, and `world` is all there is outside of it.
+"""
+
+import os
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
+
+import qsdaemon  # noqa: E402
+
+import world as world_module  # noqa: E402
+
+
+def pytest_configure(config):
+    if os.geteuid() != 0:
+        pytest.exit("needs root", 1)
+    world_module.new_namespace()
+    world_module.sh("ip link set lo up")
+
+
+@pytest.fixture(scope="session")
+def world():
+    home = qsdaemon.make_dir("qs-world-")
+    yield world_module.World(home)
+    qsdaemon.shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def daemon(world):
+    instance = qsdaemon.Daemon(qsdaemon.build_dir(), egress_dns=world_module.DNS)
+    try:
+        instance.start()
+        instance.import_base()
+        yield instance
+    except BaseException:
+        print(instance.log_tail())
+        raise
+    finally:
+        left = instance.stop()
+        tail = instance.log_tail()
+        reports = instance.sanitizer_reports()
+        instance.purge()
+    assert not reports, "\n".join(reports[:20])
+    assert not left, "left behind: " + ", ".join(left[:20]) + "\n" + tail
+
+
+@pytest.fixture
+def api(daemon, world):
+    world.clear()
+    return daemon.api
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    instance = getattr(item, "funcargs", {}).get("daemon")
+    if report.failed and instance is not None:
+        report.sections.append(("log of the daemon", instance.log_tail(lines=25)))
