@@ -75,7 +75,7 @@ int process_exec(int fd, char *const argv[], char *const envp[])
 
 int process_place_fds(const int *from, int n)
 {
-    int high[16];
+    int high[32];
 
     if (n > (int)(sizeof high / sizeof high[0]))
         return -EINVAL;
