@@ -1,5 +1,5 @@
 # A distribution made from source, a wheel, two kinds of virtual environment.
-# as: root dev
+# as: dev
 cd "$(mktemp -d)"
 mkdir -p pkg/src/inside
 cat >pkg/pyproject.toml <<'C'
