@@ -24,7 +24,7 @@ def run(block, daemon, tmp_path):
 
 
 def test_there_are_examples():
-    assert len(BLOCKS) == 2
+    assert len(BLOCKS) == 3
     assert len(re.findall(r"^```sh", TEXT, re.M)) == len(BLOCKS), "an example that no test runs"
 
 
@@ -32,7 +32,7 @@ def test_there_are_examples():
 def test_an_example_works_as_printed(daemon, tmp_path, number):
     r = run(BLOCKS[number], daemon, tmp_path)
     assert r.returncode == 0, r.stdout
-    expected = [["42", "hello", '"code"'], ["Linux", "from inside"]][number]
+    expected = [["42", "hello", '"code"'], ["Linux", "from inside"], ["greeter\nbuilt here\n"]][number]
     for word in expected:
         assert word in r.stdout, r.stdout
 
