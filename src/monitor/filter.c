@@ -28,13 +28,20 @@
 #endif
 
 static const int allowed[] = {
-    SYS_read, SYS_write, SYS_pread64, SYS_pwrite64, SYS_close, SYS_recvmsg, SYS_sendmsg, SYS_recvfrom,
-    SYS_epoll_pwait, SYS_epoll_ctl, SYS_clock_gettime, SYS_pipe2, SYS_fcntl, SYS_openat, SYS_unlinkat,
-    SYS_mkdirat, SYS_fchmodat, SYS_renameat2, SYS_fallocate, SYS_ftruncate, SYS_fstat,
-    SYS_accept4, SYS_connect, SYS_shutdown, SYS_getsockopt, SYS_memfd_create, SYS_munmap, SYS_madvise, SYS_waitid, SYS_exit_group,
-    SYS_exit, SYS_rt_sigreturn, SYS_restart_syscall, SYS_getpid,
-    SYS_setfsuid, SYS_getuid, SYS_geteuid,     /* to open a terminal as root of the sandbox */
-    SYS_writev,     /* the spool and libc's own messages */
+    /* messages of init, the keeper and the node, with descriptors; new connections of the node */
+    SYS_recvmsg, SYS_sendmsg, SYS_recvfrom, SYS_accept4, SYS_getsockopt, SYS_memfd_create, SYS_munmap,
+    /* a port inside, for a tunnel */
+    SYS_connect, SYS_shutdown,
+    /* the event loop and its clock */
+    SYS_epoll_pwait, SYS_epoll_ctl, SYS_clock_gettime, SYS_rt_sigreturn, SYS_restart_syscall,
+    /* pipes and their bytes; the spool; files of the run directory and of control groups */
+    SYS_read, SYS_write, SYS_writev, SYS_pread64, SYS_pwrite64, SYS_close, SYS_pipe2, SYS_fcntl,
+    SYS_openat, SYS_unlinkat, SYS_mkdirat, SYS_fchmodat, SYS_renameat2, SYS_fallocate, SYS_ftruncate,
+    SYS_fstat,
+    /* to open a terminal as root of the sandbox */
+    SYS_setfsuid, SYS_getuid, SYS_geteuid,
+    /* pages of buffers are given back; the end of init, and its own */
+    SYS_madvise, SYS_waitid, SYS_getpid, SYS_exit, SYS_exit_group,
 #ifdef SYS_renameat
     SYS_renameat,
 #endif

@@ -45,6 +45,7 @@ static const int base_calls[] = {
 };
 
 static const int io_calls[] = {
+    /* on descriptors that are open already */
     CALL(read), CALL(write), CALL(readv), CALL(writev), CALL(pread64), CALL(pwrite64),
     CALL(preadv), CALL(pwritev), CALL(preadv2), CALL(pwritev2), CALL(lseek), CALL(close),
     CALL(close_range), CALL(dup), CALL(dup2), CALL(dup3), CALL(fcntl), CALL(fstat),
@@ -55,18 +56,21 @@ static const int io_calls[] = {
     CALL(pipe), CALL(pipe2),
 };
 
+/* On sockets; which families can be made is below, so that none reaches netlink, packets or another machine's host. */
 static const int socket_calls[] = {
     CALL(bind), CALL(listen), CALL(accept), CALL(accept4), CALL(connect), CALL(shutdown),
     CALL(sendmsg), CALL(recvmsg), CALL(sendmmsg), CALL(recvmmsg), CALL(sendto), CALL(recvfrom),
     CALL(getsockname), CALL(getpeername), CALL(getsockopt), CALL(setsockopt),
 };
 
+/* Paths that file permissions and the role's own file tree let it see: configuration, certificates, its database. */
 static const int read_file_calls[] = {
     CALL(open), CALL(openat), CALL(openat2), CALL(stat), CALL(lstat), CALL(newfstatat), CALL(statx),
     CALL(access), CALL(faccessat), CALL(faccessat2), CALL(readlink), CALL(readlinkat),
     CALL(getdents64), CALL(statfs), CALL(fstatfs), CALL(getcwd), CALL(fadvise64), CALL(flock),
 };
 
+/* The role's directory: databases truncate, rename and sync; new files get their mode. */
 static const int write_file_calls[] = {
     CALL(mkdir), CALL(mkdirat), CALL(unlink), CALL(unlinkat), CALL(rmdir), CALL(rename),
     CALL(renameat), CALL(renameat2), CALL(truncate), CALL(ftruncate), CALL(fallocate), CALL(fsync),
@@ -74,19 +78,25 @@ static const int write_file_calls[] = {
     CALL(utimensat),
 };
 
+/* Messages that are longer than a packet travel as sealed memory. */
 static const int memfd_calls[] = {CALL(memfd_create), CALL(ftruncate)};
 
+/* Bytes from one descriptor to another without a copy in between. */
 static const int splice_calls[] = {
     CALL(splice), CALL(tee), CALL(vmsplice), CALL(sendfile), CALL(copy_file_range),
 };
 
+/* A child for each job, its limits, its end. kill and the pidfd calls reach its own user's processes alone. */
 static const int child_calls[] = {
     CALL(fork), CALL(vfork), CALL(wait4), CALL(waitid), CALL(kill), CALL(pidfd_open),
     CALL(pidfd_send_signal), CALL(setpgid), CALL(setsid), CALL(setrlimit),
 };
 
+/* No role has it today: a program of the host would bring calls that nobody has looked at. */
 static const int exec_calls[] = {CALL(execve), CALL(execveat)};
 
+/* What an archive can hold, made below one directory: owners, links, nodes (whose making the kernel refuses to a less privileged
+ * namespace), attributes, times. */
 static const int tree_calls[] = {
     CALL(chown), CALL(fchown), CALL(lchown), CALL(fchownat), CALL(link), CALL(linkat),
     CALL(symlink), CALL(symlinkat), CALL(mknod), CALL(mknodat), CALL(setxattr), CALL(lsetxattr),
