@@ -27,6 +27,7 @@ static const struct {
     {"image", cmd_image, "pull, import, list, name and remove images"},
     {"token", cmd_token, "make, list and remove tokens"},
     {"doctor", cmd_doctor, "what this host can and cannot do, and the commands that mend it"},
+    {"selftest", cmd_selftest, "try to get out of a sandbox on this machine"},
 };
 
 static void help(void)
