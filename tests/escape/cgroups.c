@@ -134,7 +134,13 @@ static int tree_list(const struct ctx *c)
 static int tree_by_path(const struct ctx *c)
 {
     (void)c;
-    return open_outcome("/sys/fs/cgroup", O_RDONLY | O_DIRECTORY);
+    static const char *const names[] = {"/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/unified/cgroup.procs",
+                                        "/sys/fs/cgroup/memory/cgroup.procs"};
+    int r = -ENOENT;
+
+    for (int i = 0; i < 3 && r == -ENOENT; i++)
+        r = open_outcome(names[i], O_RDONLY);
+    return r;
 }
 
 static int make_group(const struct ctx *c)
@@ -264,7 +270,7 @@ const struct attempt cgroups_table[] = {
     {"cgroup-release-agent", "name a program that the host's kernel starts when a group empties", "ENOENT",
      "absent:ENOENT", release_agent, 0},
     {"cgroup-find-tree", "find the control group tree among the mounts and open it", "ENOENT", NULL, tree_list, 0},
-    {"cgroup-open-tree", "open /sys/fs/cgroup", "ENOENT", NULL, tree_by_path, 0},
+    {"cgroup-open-tree", "find a group below /sys/fs/cgroup", "ENOENT", NULL, tree_by_path, 0},
     {"cgroup-make", "make a group beside one's own and move there", "ENOENT", NULL, make_group, 0},
     {"cgroup-leave", "move to the root group, out of every limit", "ENOENT", NULL, to_root, 0},
     {"cgroup-kill", "kill a neighbour by its group", "ENOENT", NULL, kill_group, 0},

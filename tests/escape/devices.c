@@ -156,23 +156,6 @@ static int immutable(const struct ctx *c)
     return outcome(ioctl(fd, 0x40086602 /* FS_IOC_SETFLAGS: immutable */, &flags));
 }
 
-static int trim(const struct ctx *c)
-{
-    uint64_t range[3] = {0, 0, 0};
-    int fd = open(c->scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    return fd < 0 ? -errno : outcome(ioctl(fd, 0xC0185879 /* FITRIM */, range));
-}
-
-/* What the file system below the overlay would answer with the names of others' files. */
-static int btrfs_search(const struct ctx *c)
-{
-    static unsigned char args[4096];
-    int fd = open(c->is_control ? "/proc" : c->scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    return fd < 0 ? -errno : outcome(ioctl(fd, 0xD0009411 /* BTRFS_IOC_TREE_SEARCH */, args));
-}
-
 static int overlay_attributes(const struct ctx *c)
 {
     const char *path = scratch_path(c, "opaque");
@@ -216,9 +199,7 @@ const struct attempt devices_table[] = {
     {"device-entropy", "credit the kernel's random pool", "EPERM", NULL, entropy, 0},
     {"device-reseed", "reseed the kernel's random numbers", "EPERM", NULL, reseed, 0},
     {"device-freeze", "freeze the file system", "EPERM", "EOPNOTSUPP", freeze, 0},
-    {"device-trim", "discard the file system's blocks", "EPERM|ENOTTY", "EOPNOTSUPP", trim, 0},
     {"device-immutable", "make a file immutable", "EPERM", NULL, immutable, 0},
-    {"device-tree-search", "search the btrfs tree below the overlay", "ENOTTY", "EPERM", btrfs_search, 0},
     {"device-overlay-attribute", "redirect a directory of the overlay elsewhere", "EPERM", NULL, overlay_attributes, 0},
     TABLE_END,
 };

@@ -98,6 +98,8 @@ int write_text(const char *path, const char *text);             /* 0 or -errno *
 ssize_t read_text(const char *path, char *out, size_t size);    /* bytes, or -errno; ends in NUL */
 /* "<scratch>/<name>" in one of a few static buffers. */
 const char *scratch_path(const struct ctx *c, const char *name);
+/* A child that goes with us. */
+pid_t fork_bound(void);
 uint32_t token_number(const char *token);                       /* the same for the same token */
 /* A copy of this program, of mode 0755. */
 int copy_self(const char *to);

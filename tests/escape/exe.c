@@ -45,7 +45,7 @@ static pid_t helper_find(const struct ctx *c)
         return helper_running();
     if (copy_self(path) < 0)
         return 0;
-    pid_t pid = fork();
+    pid_t pid = fork_bound();
     if (pid == 0) {
         (void)execl(path, path, "pause", (char *)NULL);
         _exit(1);

@@ -2,9 +2,11 @@
  * helpers.c - what many attempts need
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -117,6 +119,15 @@ uint32_t token_number(const char *token)
     for (; *token != '\0'; token++)
         h = (h ^ (unsigned char)*token) * 16777619u;
     return h;
+}
+
+pid_t fork_bound(void)
+{
+    pid_t parent = getpid(), pid = fork();
+
+    if (pid == 0 && (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent))
+        _exit(0);
+    return pid;
 }
 
 int copy_self(const char *to)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "escape.h"
@@ -40,12 +41,12 @@ READABLE(timer_list, "/proc/timer_list")
 /* Opened only: reading would take messages from who is meant to have them. */
 static int kmsg(const struct ctx *c)
 {
-    struct stat st;
+    struct stat st, proc;
     int r = open_outcome("/proc/kmsg", O_RDONLY);
 
     (void)c;
-    /* The mask is a plain file on a tmpfs. */
-    return r == 0 && stat("/proc/kmsg", &st) == 0 && (st.st_mode & 0777) == 0444 ? SEEN_MASKED : r;
+    /* A mask lies on another file system. */
+    return r == 0 && stat("/proc/kmsg", &st) == 0 && stat("/proc", &proc) == 0 && st.st_dev != proc.st_dev ? SEEN_MASKED : r;
 }
 
 /* Addresses of the kernel, which tell where to aim; zeros tell nothing. */
@@ -154,7 +155,9 @@ static int init_exe(const struct ctx *c)
 
 static int init_fd(const struct ctx *c)
 {
-    return open_outcome(of_init(c, "fd"), O_RDONLY | O_DIRECTORY);
+    char target[64];
+
+    return outcome(readlink(of_init(c, "fd/0"), target, sizeof target));
 }
 
 static int init_fd_open(const struct ctx *c)
@@ -172,7 +175,13 @@ static int init_fd_open(const struct ctx *c)
 
 static int init_map_files(const struct ctx *c)
 {
-    return open_outcome(of_init(c, "map_files"), O_RDONLY | O_DIRECTORY);
+    int fd = open(of_init(c, "map_files"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char names[4096];
+
+    long n = fd < 0 ? -1 : syscall(SYS_getdents64, fd, names, sizeof names);
+    if (n < 0)
+        return -errno;
+    return n > 48 ? 0 : SEEN_NOTHING;       /* "." and ".." are 48 bytes */
 }
 
 static int init_ns(const struct ctx *c)
@@ -183,16 +192,6 @@ static int init_ns(const struct ctx *c)
 static int init_userns(const struct ctx *c)
 {
     return open_outcome(of_init(c, "ns/user"), O_RDONLY);
-}
-
-static int init_clear_refs(const struct ctx *c)
-{
-    return write_text(of_init(c, "clear_refs"), "1");
-}
-
-static int init_coredump(const struct ctx *c)
-{
-    return write_text(of_init(c, "coredump_filter"), "33");
 }
 
 static int init_sched(const struct ctx *c)
@@ -277,44 +276,42 @@ static int irq_affinity(const struct ctx *c)
 }
 
 const struct attempt procfs_table[] = {
-    {"proc-kcore", "read the kernel's memory", "masked|EACCES", "ENOENT|EPERM|EIO", kcore, 0},
+    {"proc-kcore", "read the kernel's memory", "masked|EACCES|ENOENT", "EPERM|EIO|absent:ENOENT", kcore, 0},
     {"proc-kmsg", "open the kernel's log", "masked", NULL, kmsg, 0},
-    {"proc-kallsyms", "read the kernel's addresses", "masked", "ENOENT", kallsyms, 0},
-    {"proc-iomem", "read where the machine's memory lies", "masked|EACCES", "ENOENT", iomem, 0},
-    {"proc-keys", "read the list of keys", "masked|EACCES", "ENOENT", keys, 0},
-    {"proc-key-users", "read who has keys", "masked|EACCES", "ENOENT", key_users, 0},
+    {"proc-kallsyms", "read the kernel's addresses", "masked|ENOENT", "absent:ENOENT", kallsyms, 0},
+    {"proc-iomem", "read where the machine's memory lies", "masked|EACCES|ENOENT", "absent:ENOENT", iomem, 0},
+    {"proc-keys", "read the list of keys", "masked|EACCES|ENOENT", "absent:ENOENT", keys, 0},
+    {"proc-key-users", "read who has keys", "masked|EACCES|ENOENT", "absent:ENOENT", key_users, 0},
     {"proc-interrupts", "read the host's interrupts", "masked", NULL, interrupts, 0},
     {"proc-softirqs", "read the host's soft interrupts", "masked", NULL, softirqs, 0},
     {"proc-partitions", "read the host's disks", "masked", NULL, partitions, 0},
-    {"proc-timer-list", "read the host's timers", "masked|EACCES", "ENOENT", timer_list, 0},
-    {"proc-slabinfo", "read the kernel's caches", "EACCES", "ENOENT", slabinfo, 0},
-    {"proc-vmallocinfo", "read the kernel's mappings", "EACCES", "ENOENT", vmallocinfo, 0},
-    {"proc-pagetypeinfo", "read the kernel's pages", "EACCES", "ENOENT", pagetypeinfo, 0},
-    {"proc-kpagecount", "read how pages are shared", "EACCES", "ENOENT", kpagecount, 0},
+    {"proc-timer-list", "read the host's timers", "masked|EACCES|ENOENT", "absent:ENOENT", timer_list, 0},
+    {"proc-slabinfo", "read the kernel's caches", "masked|EACCES|ENOENT", "absent:ENOENT", slabinfo, 0},
+    {"proc-vmallocinfo", "read the kernel's mappings", "masked|EACCES|ENOENT", "absent:ENOENT", vmallocinfo, 0},
+    {"proc-pagetypeinfo", "read the kernel's pages", "masked|EACCES|ENOENT", "absent:ENOENT", pagetypeinfo, 0},
+    {"proc-kpagecount", "read how pages are shared", "masked|EACCES|ENOENT", "absent:ENOENT", kpagecount, 0},
     {"proc-irq", "write the host's interrupt affinity", "EACCES|EROFS|ENOENT", NULL, irq_affinity, 0},
     {"proc-init-mem", "open PID 1's memory", "EACCES", NULL, init_mem, 0},
     {"proc-init-environ", "open PID 1's environment", "EACCES", NULL, init_environ, 0},
     {"proc-init-maps", "open PID 1's mappings", "EACCES", NULL, init_maps, 0},
     {"proc-init-auxv", "open PID 1's auxiliary vector", "EACCES", NULL, init_auxv, 0},
-    {"proc-init-stack", "read PID 1's kernel stack", "EACCES|EPERM", "ENOENT", init_stack, 0},
-    {"proc-init-syscall", "read what PID 1 is waiting in", "EACCES|EPERM", "ENOENT", init_syscall, 0},
+    {"proc-init-stack", "read PID 1's kernel stack", "EACCES|EPERM|ENOENT", "absent:ENOENT", init_stack, 0},
+    {"proc-init-syscall", "read what PID 1 is waiting in", "EACCES|EPERM|ENOENT", "absent:ENOENT", init_syscall, 0},
     {"proc-init-pagemap", "open PID 1's page map", "EACCES|EPERM", NULL, init_pagemap, 0},
     {"proc-init-root", "go through PID 1's root", "EACCES", NULL, init_root, 0},
     {"proc-init-cwd", "go through PID 1's working directory", "EACCES", NULL, init_cwd, 0},
     {"proc-init-exe", "open PID 1's program", "EACCES", NULL, init_exe, 0},
-    {"proc-init-fd", "list PID 1's descriptors", "EACCES", NULL, init_fd, 0},
+    {"proc-init-fd", "learn where one of PID 1's descriptors leads", "EACCES", NULL, init_fd, 0},
     {"proc-init-fd-open", "open one of PID 1's descriptors", "EACCES", NULL, init_fd_open, 0},
-    {"proc-init-map-files", "list the files that PID 1 has mapped", "EACCES|EPERM", "ENOENT", init_map_files, 0},
+    {"proc-init-map-files", "list the files that PID 1 has mapped", "nothing|EACCES|EPERM|ENOENT", "absent:ENOENT", init_map_files, 0},
     {"proc-init-ns-mnt", "open PID 1's mount namespace", "EACCES", NULL, init_ns, 0},
     {"proc-init-ns-user", "open PID 1's user namespace", "EACCES", NULL, init_userns, 0},
-    {"proc-init-clear-refs", "clear PID 1's page bits", "EACCES", NULL, init_clear_refs, 0},
-    {"proc-init-coredump", "change what a dump of PID 1 would hold", "EACCES", NULL, init_coredump, 0},
     {"proc-init-timerslack", "change PID 1's timer slack", "EPERM|EACCES", NULL, init_sched, 0},
     {"proc-uid-map", "write a uid map for oneself", "EPERM", NULL, uid_map, 0},
     {"proc-gid-map", "write a gid map for oneself", "EPERM", NULL, gid_map, 0},
     {"proc-projid-map", "write a map of project ids for oneself", "EPERM", NULL, projid_map, 0},
-    {"proc-setgroups", "forbid setgroups for oneself", "EPERM", NULL, setgroups_file, 0},
-    {"proc-timens", "move the clocks of the time namespace", "EACCES|EPERM", "ENOENT", timens, 0},
+    {"proc-setgroups", "forbid setgroups for oneself", "EPERM|EACCES", NULL, setgroups_file, 0},
+    {"proc-timens", "move the clocks of the time namespace", "EACCES|EPERM|ENOENT", "absent:ENOENT", timens, 0},
     {"proc-oom-score", "be the last to be killed when memory runs out", "EACCES", NULL, oom_lower, NEEDS_SYS_RESOURCE},
     {"proc-host-root", "go through the root of a process of the host", "ENOENT", NULL, other_root, 0},
     {"proc-host-environ", "open the environment of a process of the host", "ENOENT", NULL, other_environ, 0},

@@ -128,7 +128,7 @@ static int rewrite(const struct ctx *c)
 {
     struct user_regs_struct regs;
     int status;
-    pid_t pid = fork();
+    pid_t pid = fork_bound();
 
     (void)c;
     if (pid == 0) {
@@ -166,7 +166,7 @@ static int rewrite(const struct ctx *c)
 
 static pid_t stopped_child(void)
 {
-    pid_t pid = fork();
+    pid_t pid = fork_bound();
 
     if (pid == 0) {
         (void)ptrace(PTRACE_TRACEME, 0, NULL, NULL);

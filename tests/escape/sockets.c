@@ -95,7 +95,7 @@ static int connect_to(int af, int type, const void *a, socklen_t len)
             return -ETIMEDOUT;
         (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
     }
-    (void)!write(fd, "x", 1);
+    (void)send(fd, "x", 1, MSG_NOSIGNAL);
     (void)close(fd);
     return -error;
 }

@@ -65,7 +65,7 @@ static int steal(const struct ctx *c)
     (void)c;
     if (fd < 0 || pipe(fds) < 0)
         return -errno;
-    if (fork() == 0) {
+    if (fork_bound() == 0) {
         (void)setsid();
         (void)ioctl(fd, TIOCSCTTY, 0);
         (void)!write(fds[1], "x", 1);

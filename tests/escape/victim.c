@@ -257,7 +257,7 @@ static void look(struct victim *v)
         note(v, "limit changed");
     if (getpriority(PRIO_PROCESS, 0) != 0)
         note(v, "priority changed");
-    if (sched_getscheduler(0) != SCHED_OTHER)
+    if (syscall(SYS_sched_getscheduler, 0) != SCHED_OTHER)
         note(v, "scheduler changed");
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) == 1 && sysconf(_SC_NPROCESSORS_ONLN) > 1)
         note(v, "affinity changed");
