@@ -137,7 +137,7 @@ static void take_inside(struct selftest *s, char **f, size_t n)
 static int listed(struct selftest *s, struct err *e)
 {
     const char *const words[] = {"list", NULL};
-    auto_buf out;
+    auto_buf out = {0};
 
     if (local_run(s, words, &out, e) < 0)
         return -1;
@@ -148,7 +148,7 @@ static int listed(struct selftest *s, struct err *e)
 static int controls(struct selftest *s, struct err *e)
 {
     const char *const words[] = {"control", NULL};
-    auto_buf out;
+    auto_buf out = {0};
 
     if (local_run(s, words, &out, e) < 0)
         return -1;

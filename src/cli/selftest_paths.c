@@ -133,7 +133,7 @@ static int control(struct selftest *s, const struct operation *o, const char *di
     auto_free char *root = mem_printf("%s.root", dir), *link = mem_printf("%s/x", root);
     const char *const words[] = {"naive", root, o->naive, o->naive_path, NULL};
     struct trial *t = trial_find(&s->trials, o->name);
-    auto_buf out;
+    auto_buf out = {0};
     struct err failed = {0};
 
     if (make_tree(dir, content, e) < 0)
@@ -232,7 +232,7 @@ static int attack(struct selftest *s, const struct operation *o, const char *dir
     uint64_t before = picture(dir);
     for (int i = 0; i < ROUNDS; i++) {
         struct err failed = {0};
-        auto_buf answer;
+        auto_buf answer = {0};
         buf_init(&answer, ANSWER_MAX);
         if (call(s, o, &answer, &failed) == 0)
             done++;

@@ -111,7 +111,7 @@ int sandbox_run(struct selftest *s, const char *const *words, struct buf *out, s
 static char *neighbour_line(struct selftest *s, struct err *e)
 {
     for (int i = 0; i < 200; i++) {
-        auto_buf out;
+        auto_buf out = {0};
         auto_free char *offset = mem_printf("%ld", s->victim_neighbour_offset);
         auto_free char *path =
             client_path("/v1/sandboxes/%s/execs/victim/stdout?follow=false&offset=%s", s->neighbour, offset);

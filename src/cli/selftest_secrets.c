@@ -157,7 +157,7 @@ static void judge_fact(struct trial *t, struct buf *dump, const char *text)
 static int controls(struct selftest *s, struct err *e)
 {
     const char *const words[] = {"control-dump", s->token_control, NULL};
-    auto_buf dump;
+    auto_buf dump = {0};
     char text[32];
 
     if (local_run(s, words, &dump, e) < 0)

@@ -20,6 +20,11 @@ int idmap_write(pid_t pid, uint32_t base)
     if (r < 0)
         return r;
     snprintf(name, sizeof name, "/proc/%d/gid_map", (int)pid);
+    r = fd_write_at(AT_FDCWD, name, map);
+    if (r < 0)
+        return r;
+    /* Of quotas. Written here because anybody inside could write it, once, and so give files to a project of the host. */
+    snprintf(name, sizeof name, "/proc/%d/projid_map", (int)pid);
     return fd_write_at(AT_FDCWD, name, map);
 }
 

@@ -33,6 +33,7 @@
 #include "sys/process.h"
 
 #define TTY_GID 5
+#define TERMINALS_MAX "128"
 /* Under memory pressure of the host, programs of sandboxes go before anything of the host's own. */
 #define OOM_SCORE "500"
 /* Building gives way to sandboxes at work; monitor and init go on at the usual priority. */
@@ -85,14 +86,16 @@ static int network(uint32_t base, int *ret_tcp, int *ret_udp, struct err *e)
 static int terminals(uint32_t base, int *ret_fd, struct err *e)
 {
     char gid[16];
+    /* The machine has some 4000 terminals for all. */
     const struct mount_option options[] = {
+        {"max", TERMINALS_MAX},
         {"gid", gid},
         {"mode", "0620"},
         {"ptmxmode", "0666"},
     };
 
     snprintf(gid, sizeof gid, "%" PRIu32, base + TTY_GID);
-    *ret_fd = mount_new("devpts", options, 3, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+    *ret_fd = mount_new("devpts", options, 4, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
     return *ret_fd < 0 ? err_sys(e, -*ret_fd, "make a devpts") : 0;
 }
 
@@ -170,12 +173,12 @@ static int channels(struct parts *p, struct err *e)
 /*
  * The kernel counts what users have of some things (inotify instances, message queues, locked memory) for
  * each user namespace, and for its creator in the namespace above. Root as the creator of all would have all
- * sandboxes share one host user's limits; so it is the user that root of the sandbox is outside. In no process
- * outside is that anybody, so nobody gains rights over the namespace.
+ * sandboxes share one host user's limits; so it is the last id of the sandbox's own range. No process outside has
+ * that one (the monitor has the first as its real id), so nobody gains rights over the namespace.
  */
 static int clone_as_owner(struct parts *p, uint64_t flags, struct err *e)
 {
-    if (setresuid((uid_t)-1, p->base, (uid_t)-1) < 0)
+    if (setresuid((uid_t)-1, p->base + IDMAP_COUNT - 1, (uid_t)-1) < 0)
         return err_sys(e, errno, "become the owner of slot %" PRIu32, p->slot);
     int r = caps_raise();
     /* The change made this image one that may not be looked into, and a copy of it is what we look into. */
