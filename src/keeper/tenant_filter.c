@@ -6,16 +6,24 @@
  * programs expect to exist but not to be permitted answer EPERM.
  */
 #include <errno.h>
+#include <linux/netlink.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/ioctl.h>
 #include <sys/personality.h>
 #include <sys/socket.h>
 
 #include "base/mem.h"
 #include "keeper/filter.h"
 #include "sys/seccomp_filter.h"
+
+/* Not in every libc's header. */
+#define PROTOCOL_L2TP 115
+#define PROTOCOL_SMC 256
+#define PROTOCOL_MPTCP 262
 
 static const char *const allowed[] = {
     /* files */
@@ -123,15 +131,39 @@ static int add_clone(struct seccomp_filter *f, bool nest)
     return r == 0 ? seccomp_filter_add(f, 0, "clone3") : r;
 }
 
-/* Four address families; a number with other bits in its upper half equals none of them. */
-static int add_sockets(struct seccomp_filter *f, const char *call)
+/*
+ * Four address families; a number with other bits in its upper half equals none of them. Of the kernel's own protocols those for
+ * interfaces, routes and sockets. The rest are doors to large parts of it, and one tells of the host: its device events go to every
+ * network namespace that belongs to the host's root, which sandboxes' do. Of the internet's, not those that hardly anybody needs and
+ * that have had holes.
+ */
+static int add_sockets(struct seccomp_filter *f, const char *call, bool nest)
 {
-    static const int families[] = {AF_UNIX, AF_INET, AF_INET6, AF_NETLINK};
-    int r = 0;
+    static const uint32_t kernel[] = {NETLINK_ROUTE, NETLINK_SOCK_DIAG, NETLINK_NETFILTER, NETLINK_XFRM, NETLINK_GENERIC};
+    static const int refused[] = {IPPROTO_DCCP, PROTOCOL_L2TP, IPPROTO_SCTP, PROTOCOL_SMC, PROTOCOL_MPTCP};
+    static const int families[] = {AF_INET, AF_INET6};
+    size_t nkernel = nest ? array_len(kernel) : 2;
+    int r = seccomp_filter_add_if(f, 0, call, 0, SECCOMP_EQ, AF_UNIX);
 
+    if (r == 0)
+        r = seccomp_filter_add_if(f, EAFNOSUPPORT, call, 0, SECCOMP_ANY, ~(uint64_t)UINT32_MAX);
+    for (size_t i = 0; r == 0 && i < nkernel; i++)
+        r = seccomp_filter_add_if_both(f, 0, call, 0, AF_NETLINK, 2, kernel[i]);
+    if (r == 0)
+        r = seccomp_filter_add_if(f, EPROTONOSUPPORT, call, 0, SECCOMP_INT, AF_NETLINK);
+    for (size_t i = 0; r == 0 && i < array_len(refused); i++)
+        r = seccomp_filter_add_if(f, EPROTONOSUPPORT, call, 2, SECCOMP_INT, (uint64_t)refused[i]);
     for (size_t i = 0; r == 0 && i < array_len(families); i++)
         r = seccomp_filter_add_if(f, 0, call, 0, SECCOMP_EQ, (uint64_t)families[i]);
     return r == 0 ? seccomp_filter_add(f, EAFNOSUPPORT, call) : r;
+}
+
+/* Typing into a terminal: what runs as one user inside would give commands to the shell of another that reads there next. */
+static int add_terminals(struct seccomp_filter *f)
+{
+    int r = seccomp_filter_add_if(f, EPERM, "ioctl", 1, SECCOMP_INT, TIOCSTI);
+
+    return r == 0 ? seccomp_filter_add_if(f, EPERM, "ioctl", 1, SECCOMP_INT, TIOCLINUX) : r;
 }
 
 /* What debuggers and 32-bit-minded programs set; 0xffffffff only asks. */
@@ -166,9 +198,11 @@ int filter_tenant_rules(struct seccomp_filter *f, bool nest)
     if (r == 0)
         r = add_clone(f, nest);
     if (r == 0)
-        r = add_sockets(f, "socket");
+        r = add_sockets(f, "socket", nest);
     if (r == 0)
-        r = add_sockets(f, "socketpair");
+        r = add_sockets(f, "socketpair", nest);
+    if (r == 0)
+        r = add_terminals(f);
     return r == 0 ? add_personality(f) : r;
 }
 

@@ -30,6 +30,9 @@ struct test {
     enum seccomp_test kind;
     uint64_t value;
     int error;
+    bool has_second;                /* a second argument must pass SECCOMP_INT too; the first is of that kind */
+    unsigned arg2;
+    uint32_t value2;
 };
 
 struct seccomp_filter {
@@ -110,6 +113,20 @@ int seccomp_filter_add_if(struct seccomp_filter *f, int error, const char *name,
     return 0;
 }
 
+int seccomp_filter_add_if_both(struct seccomp_filter *f, int error, const char *name, unsigned arg, uint32_t value,
+                               unsigned arg2, uint32_t value2)
+{
+    size_t before = f->ntests;
+    int r = seccomp_filter_add_if(f, error, name, arg, SECCOMP_INT, value);
+
+    if (r < 0 || f->ntests == before)
+        return r;
+    f->tests[before].has_second = true;
+    f->tests[before].arg2 = arg2;
+    f->tests[before].value2 = value2;
+    return 0;
+}
+
 static void emit(struct program *p, uint16_t code, uint8_t jt, uint8_t jf, uint32_t k)
 {
     if (p->n < p->size)
@@ -138,6 +155,12 @@ static void emit_test(struct program *p, const struct test *t)
         emit(p, BPF_JMP | BPF_JSET | BPF_K, 2, 0, low);
         emit_load_half(p, t->arg, 1);
         emit(p, BPF_JMP | BPF_JSET | BPF_K, 0, 1, high);
+    } else if (t->kind == SECCOMP_INT) {
+        emit(p, BPF_JMP | BPF_JEQ | BPF_K, 0, t->has_second ? 3 : 1, low);
+        if (t->has_second) {
+            emit_load_half(p, t->arg2, 0);
+            emit(p, BPF_JMP | BPF_JEQ | BPF_K, 0, 1, t->value2);
+        }
     } else {
         emit(p, BPF_JMP | BPF_JEQ | BPF_K, 0, 3, low);
         emit_load_half(p, t->arg, 1);

@@ -18,8 +18,9 @@ struct seccomp_filter;
 
 enum seccomp_arch { SECCOMP_ARCH_HERE, SECCOMP_ARCH_X86_64, SECCOMP_ARCH_AARCH64 };
 
-/* Of an argument, 64 bits wide. ANY: (argument & value) != 0. */
-enum seccomp_test { SECCOMP_EQ, SECCOMP_ANY };
+/* Of an argument, 64 bits wide. ANY: (argument & value) != 0. INT: the lower half is equal; for arguments of which the kernel takes no
+ * more, where bits above would lead past a rule that refuses. */
+enum seccomp_test { SECCOMP_EQ, SECCOMP_ANY, SECCOMP_INT };
 
 /* Calls that nothing is said about fail with `default_errno`; 0 lets them through. NULL = no memory. */
 struct seccomp_filter *seccomp_filter_new(enum seccomp_arch arch, int default_errno);
@@ -30,6 +31,9 @@ int seccomp_filter_add(struct seccomp_filter *f, int error, const char *name);
  * seccomp_filter_add() said holds, or the default. */
 int seccomp_filter_add_if(struct seccomp_filter *f, int error, const char *name, unsigned arg,
                           enum seccomp_test test, uint64_t value);
+/* If two arguments pass SECCOMP_INT. */
+int seccomp_filter_add_if_both(struct seccomp_filter *f, int error, const char *name, unsigned arg, uint32_t value,
+                               unsigned arg2, uint32_t value2);
 /* Writes the program and returns its length, or -E2BIG. */
 int seccomp_filter_compile(const struct seccomp_filter *f, struct sock_filter *out, size_t size);
 /* On the calling process, for good: with no_new_privs set before, or with CAP_SYS_ADMIN. */

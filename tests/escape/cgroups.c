@@ -19,7 +19,7 @@
 
 static int group_mount(const char *type, const char *option, char *out, size_t size)
 {
-    static char text[262144];
+    static char text[4 * 1024 * 1024];
     char dash[32];
 
     if (read_text("/proc/self/mountinfo", text, sizeof text) < 0)

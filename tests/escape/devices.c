@@ -173,14 +173,14 @@ static int whiteout(const struct ctx *c)
 }
 
 const struct attempt devices_table[] = {
-    {"device-disk", "make a node of the host's disk", "EPERM", NULL, node_disk, 0},
+    {"device-disk", "make a node of the host's disk", "EPERM|EACCES", NULL, node_disk, 0},
     {"device-mem", "make a node of the machine's memory", "EPERM", NULL, node_mem, 0},
     {"device-port", "make a node of the I/O ports", "EPERM", NULL, node_port, 0},
     {"device-kmsg", "make a node of the kernel's log", "EPERM", NULL, node_kmsg, 0},
     {"device-null", "make a node of a harmless device", "EPERM", NULL, node_null, 0},
     {"device-console", "make a node of the console", "EPERM", NULL, node_console, 0},
     {"device-tty0", "make a node of the screen", "EPERM", NULL, node_tty0, 0},
-    {"device-loop", "make a node of a loop device", "EPERM", NULL, node_loop, 0},
+    {"device-loop", "make a node of a loop device", "EPERM|EACCES", NULL, node_loop, 0},
     {"device-loop-control", "make the node that adds loop devices", "EPERM", NULL, node_loop_control, 0},
     {"device-kvm", "make a node of KVM", "EPERM", NULL, node_kvm, 0},
     {"device-fuse", "make a node of FUSE", "EPERM", NULL, node_fuse, 0},

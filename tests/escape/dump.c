@@ -46,11 +46,16 @@ static void dump_fd(int fd)
 {
     static char block[FILE_MAX];
     ssize_t n = pread(fd, block, sizeof block, 0);
+    size_t total = 0;
 
     if (n < 0)
         n = read(fd, block, sizeof block);
-    if (n > 0)
-        put(block, (size_t)n);
+    /* Files of /proc give a page or so at a time, and a mount table may be long. */
+    for (; n > 0 && total < PROCESS_MAX; n = pread(fd, block, sizeof block, (off_t)total)) {
+        (void)fwrite(block, 1, (size_t)n, stdout);
+        total += (size_t)n;
+    }
+    (void)fputc('\n', stdout);
 }
 
 static void dump_file(const char *path)

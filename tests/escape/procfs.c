@@ -38,15 +38,26 @@ READABLE(vmallocinfo, "/proc/vmallocinfo")
 READABLE(pagetypeinfo, "/proc/pagetypeinfo")
 READABLE(timer_list, "/proc/timer_list")
 
-/* Opened only: reading would take messages from who is meant to have them. */
-static int kmsg(const struct ctx *c)
+/* Opened only; a mask lies on another file system. */
+static int opened(const char *path)
 {
     struct stat st, proc;
-    int r = open_outcome("/proc/kmsg", O_RDONLY);
+    int r = open_outcome(path, O_RDONLY);
 
+    return r == 0 && stat(path, &st) == 0 && stat("/proc", &proc) == 0 && st.st_dev != proc.st_dev ? SEEN_MASKED : r;
+}
+
+static int kpagecount(const struct ctx *c)
+{
     (void)c;
-    /* A mask lies on another file system. */
-    return r == 0 && stat("/proc/kmsg", &st) == 0 && stat("/proc", &proc) == 0 && st.st_dev != proc.st_dev ? SEEN_MASKED : r;
+    return opened("/proc/kpagecount");
+}
+
+/* Reading would take messages from who is meant to have them. */
+static int kmsg(const struct ctx *c)
+{
+    (void)c;
+    return opened("/proc/kmsg");
 }
 
 /* Addresses of the kernel, which tell where to aim; zeros tell nothing. */
@@ -79,12 +90,6 @@ static int iomem(const struct ctx *c)
 {
     (void)c;
     return addresses("/proc/iomem", "-");
-}
-
-static int kpagecount(const struct ctx *c)
-{
-    (void)c;
-    return open_outcome("/proc/kpagecount", O_RDONLY);
 }
 
 static int keys(const struct ctx *c)

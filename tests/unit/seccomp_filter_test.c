@@ -104,6 +104,35 @@ static void expect(enum seccomp_arch arch, const char *name, uint64_t first, int
         fail_msg("%s(%#llx) on %#x: %d, not %d", name, (unsigned long long)first, names[arch], got, error);
 }
 
+/* Of the kernel's and the internet's protocols; bits above the lower half change nothing, because the kernel drops them. */
+static void protocols(enum seccomp_arch arch, bool nest)
+{
+    uint32_t nr = (uint32_t)seccomp_syscall_resolve_name_arch(names[arch], "socket");
+
+    for (uint64_t protocol = 0; protocol < 300; protocol++)
+        for (uint64_t above = 0; above < 2; above++) {
+            uint64_t p = protocol | above << 32;
+            bool kernel = protocol == 0 || protocol == 4 || (nest && (protocol == 6 || protocol == 12 || protocol == 16));
+            bool odd = protocol == 33 || protocol == 115 || protocol == 132 || protocol == 256 || protocol == 262;
+            assert_int_equal(run(audit[arch], nr, (uint64_t[6]){AF_NETLINK, 3, p}), kernel ? 0 : EPROTONOSUPPORT);
+            assert_int_equal(run(audit[arch], nr, (uint64_t[6]){AF_INET, 1, p}), odd ? EPROTONOSUPPORT : 0);
+            assert_int_equal(run(audit[arch], nr, (uint64_t[6]){AF_INET6, 2, p}), odd ? EPROTONOSUPPORT : 0);
+            assert_int_equal(run(audit[arch], nr, (uint64_t[6]){AF_UNIX, 1, p}), 0);
+        }
+}
+
+static void terminals(enum seccomp_arch arch)
+{
+    static const uint64_t calls[] = {0x5401, 0x5411, 0x5413, 0x541b, 0x5422}, refused[] = {0x5412, 0x541c};
+    uint32_t nr = (uint32_t)seccomp_syscall_resolve_name_arch(names[arch], "ioctl");
+
+    for (size_t i = 0; i < array_len(calls); i++)
+        assert_int_equal(run(audit[arch], nr, (uint64_t[6]){0, calls[i]}), 0);
+    for (size_t i = 0; i < array_len(refused); i++)
+        for (uint64_t above = 0; above < 2; above++)
+            assert_int_equal(run(audit[arch], nr, (uint64_t[6]){0, refused[i] | above << 32 | above << 63}), EPERM);
+}
+
 static void tenants(void **state)
 {
     static const char *const fine[] = {"read", "openat", "execve", "clone3", "futex", "ptrace", "seccomp", "wait4", "mq_open", "semget", "io_submit"};
@@ -136,6 +165,8 @@ static void tenants(void **state)
                 expect(arch, "socketpair", family, ours ? 0 : EAFNOSUPPORT);
                 expect(arch, "socket", family | 1ULL << 32, EAFNOSUPPORT);
             }
+            protocols(arch, nest);
+            terminals(arch);
             expect(arch, "personality", 0x0040000, 0);
             expect(arch, "personality", 0x0400000, ENOSYS);     /* READ_IMPLIES_EXEC */
             expect(arch, "personality", 0xffffffff, 0);
@@ -181,7 +212,7 @@ static void random_rules(void **state)
                 want[nr].plain = error;
             } else if (want[nr].ntests < 2) {
                 int t = want[nr].ntests;
-                enum seccomp_test kind = RANDOM(2) != 0 ? SECCOMP_EQ : SECCOMP_ANY;
+                enum seccomp_test kind = RANDOM(3);
                 uint64_t value = values[RANDOM(array_len(values))];
                 if (seccomp_filter_add_if(f, error, name, 1, kind, value) == 0) {
                     want[nr].kind[t] = kind;
@@ -200,8 +231,9 @@ static void random_rules(void **state)
             for (size_t v = 0; v < array_len(values); v++) {
                 int error = want[nr].plain;
                 for (int t = want[nr].ntests - 1; t >= 0; t--)
-                    if (want[nr].kind[t] == SECCOMP_EQ ? values[v] == want[nr].value[t]
-                                                       : (values[v] & want[nr].value[t]) != 0)
+                    if (want[nr].kind[t] == SECCOMP_EQ    ? values[v] == want[nr].value[t]
+                        : want[nr].kind[t] == SECCOMP_INT ? (uint32_t)values[v] == (uint32_t)want[nr].value[t]
+                                                          : (values[v] & want[nr].value[t]) != 0)
                         error = want[nr].error[t];
                 assert_int_equal(run(audit[arch], nr, (uint64_t[6]){7, values[v]}), error);
             }
