@@ -78,6 +78,11 @@ void core_set_registry_auth(struct core *c, const char *path)
     c->registry_auth = mem_strdup(path);
 }
 
+const char *core_data_dir(const struct core *c)
+{
+    return c->data_dir;
+}
+
 struct loop *core_loop(struct core *c)
 {
     return c->loop;

@@ -32,6 +32,7 @@ void core_stop(struct core *c);
 void core_free(struct core *c);             /* accepts NULL */
 /* The file of registry credentials; "" = none. */
 void core_set_registry_auth(struct core *c, const char *path);
+const char *core_data_dir(const struct core *c);
 struct loop *core_loop(struct core *c);
 struct store *core_store(struct core *c);
 

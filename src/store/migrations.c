@@ -137,5 +137,16 @@ static const char images_and_operations[] =
     ") STRICT, WITHOUT ROWID;"
     "CREATE INDEX build_steps_by_layer ON build_steps(layer) WHERE layer <> '';";
 
-const char *const migrations[] = {first, second, images_and_operations};
+/* Images that Modal's clients defined, by a hash of the definition, and sets of their files. */
+static const char definitions_and_mounts[] =
+    "CREATE TABLE image_definitions ("
+    "    image TEXT PRIMARY KEY, hash TEXT NOT NULL, operation TEXT NOT NULL, created_us INTEGER NOT NULL"
+    ") STRICT;"
+    "CREATE INDEX image_definitions_by_hash ON image_definitions(hash, created_us);"
+    "CREATE TABLE mounts ("
+    "    id TEXT PRIMARY KEY, environment TEXT NOT NULL, name TEXT NOT NULL, files TEXT NOT NULL, created_us INTEGER NOT NULL"
+    ") STRICT;"
+    "CREATE INDEX mounts_by_name ON mounts(environment, name) WHERE name <> '';";
+
+const char *const migrations[] = {first, second, images_and_operations, definitions_and_mounts};
 const size_t migrations_count = array_len(migrations);

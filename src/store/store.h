@@ -224,6 +224,25 @@ typedef void (*store_line_fn)(void *ctx, int64_t seq, int64_t at_ms, const char 
 int store_operation_lines(struct store *s, const char *id, int64_t after, size_t limit, store_line_fn fn, void *ctx,
                           struct err *e);
 
+/* --- definitions of images, sets of files ------------------------------------------------------ */
+
+struct definition_row {
+    char image[ID_SIZE];                    /* that it becomes, or was to become */
+    char hash[72];
+    char operation[ID_SIZE];
+    int64_t created_us;
+};
+
+int store_definition_put(struct store *s, const struct definition_row *r, struct err *e);
+/* The latest of a hash, or (hash NULL) that of an image; ret->image is "" if there is none. */
+int store_definition_get(struct store *s, const char *hash, const char *image, struct definition_row *ret, struct err *e);
+
+/* `files` is a JSON array, which the caller of get frees. */
+int store_mount_put(struct store *s, const char *id, const char *environment, const char *name, const char *files, int64_t now_us,
+                    struct err *e);
+int store_mount_get(struct store *s, const char *id, char **ret_files, struct err *e);             /* ERR_NOT_FOUND */
+int store_mount_by_name(struct store *s, const char *environment, const char *name, char ret_id[ID_SIZE], struct err *e);
+
 /* --- build steps ------------------------------------------------------------------------------ */
 
 /* *ret_found, and the layer of the step ("" = none). */

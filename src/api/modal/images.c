@@ -1,14 +1,12 @@
 /*
- * images.c - images: those that are here by name or id; nothing is built or pulled yet
- *
- * A definition that comes down to an image that is here is answered with its id. Any other is answered as a failed build, with
- * the reason: that is where clients show it.
+ * images.c - images: those that are here, by name or id
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "api/modal/image_def.h"
+#include "api/modal/images.h"
 #include "api/modal/mcall.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -17,8 +15,7 @@
 #define BASE "base"
 #define TAGS_MAX 1000
 
-/* The image of a reference: by one of the names it may have here, else base if that can stand for it. */
-static int find_ref(struct mcall *c, const char *ref, struct image_row *row, struct err *e)
+int images_find_ref(struct mcall *c, const char *ref, struct image_row *row, struct err *e)
 {
     char name[IMAGE_REF_MAX];
     struct err local = {0};
@@ -35,111 +32,22 @@ static int find_ref(struct mcall *c, const char *ref, struct image_row *row, str
         m_warn(c, "%s is not here: the image named base, which has Debian and Python, stands for it", ref);
         return 0;
     }
-    return err_set(e, ERR_NOT_FOUND, "the image %s is not here, and this server does not pull images from registries yet; import "
-                   "it under that name with 'quicksand image import'", ref);
+    return err_set(e, ERR_NOT_FOUND, "the image %s is not here", ref);
 }
 
-static int resolve(struct mcall *c, const M(Image) *image, struct image_row *row, struct err *e)
-{
-    struct image_def def;
-
-    image_def_read(image->dockerfile_commands, image->n_dockerfile_commands, &def);
-    if (image->build_function != NULL || m_text(image->context_mount_id)[0] != '\0')
-        def.kind = IMAGE_DEF_BUILD;
-    switch (def.kind) {
-    case IMAGE_DEF_EMPTY:
-        return err_set(e, ERR_INVALID, "the image's definition has no FROM");
-    case IMAGE_DEF_BUILD:
-        return err_set(e, ERR_UNSUPPORTED, "image builds are not supported yet: '%s' would need one. Images that were imported "
-                       "can be used as they are", def.command[0] != '\0' ? def.command : "the definition");
-    case IMAGE_DEF_BASE:
-        if (image->n_base_images == 1)
-            return image_get(c->m->core, m_text(image->base_images[0]->image_id), row, e);
-        break;
-    case IMAGE_DEF_REF:
-        break;
-    }
-    if (def.has_skipped)
-        m_warn(c, "the RUN lines of the client's default image were not run");
-    return find_ref(c, def.ref, row, e);
-}
-
-static void fill_metadata(const struct image_row *row, M(ImageMetadata) *meta)
+void images_fill_metadata(const struct image_row *row, M(ImageMetadata) *meta)
 {
     modal__client__image_metadata__init(meta);
     meta->workdir = row->workdir;
 }
 
-void rpc_image_get_or_create(struct mcall *c)
-{
-    const M(ImageGetOrCreateRequest) *rq = REQ(c, ImageGetOrCreateRequest);
-    M(ImageGetOrCreateResponse) rs = MODAL__CLIENT__IMAGE_GET_OR_CREATE_RESPONSE__INIT;
-    M(GenericResult) result;
-    M(ImageMetadata) meta;
-    auto_image_row row = {0};
-    char id[ID_SIZE];
-    struct err e = {0};
-    int r;
-
-    if (m_text(rq->existing_image_id)[0] != '\0') {
-        r = image_get(c->m->core, rq->existing_image_id, &row, &e);
-    } else if (rq->image == NULL) {
-        m_refuse(c, GRPC_INVALID_ARGUMENT, "the request has no image");
-        return;
-    } else {
-        r = resolve(c, rq->image, &row, &e);
-    }
-    if (r < 0 && e.code != ERR_NOT_FOUND && e.code != ERR_UNSUPPORTED) {
-        m_fail(c, &e);
-        return;
-    }
-    modal__client__generic_result__init(&result);
-    result.has_status = true;
-    if (r == 0) {
-        result.status = MODAL__CLIENT__GENERIC_RESULT__GENERIC_STATUS__GENERIC_STATUS_SUCCESS;
-        fill_metadata(&row, &meta);
-        rs.metadata = &meta;
-        rs.image_id = row.id;
-    } else {
-        id_make(id, "im-");
-        result.status = MODAL__CLIENT__GENERIC_RESULT__GENERIC_STATUS__GENERIC_STATUS_FAILURE;
-        result.exception = e.message;
-        rs.image_id = id;
-    }
-    rs.result = &result;
-    m_reply(c, &rs.base);
-}
-
-static int find_id(struct mcall *c, const char *id, struct image_row *row)
+int images_find_id(struct mcall *c, const char *id, struct image_row *row)
 {
     struct err e;
 
     if (id_is(m_text(id), "im-") && image_get(c->m->core, id, row, &e) == 0)
         return 0;
     return -1;
-}
-
-void rpc_image_join_streaming(struct mcall *c)
-{
-    const char *id = REQ(c, ImageJoinStreamingRequest)->image_id;
-    M(ImageJoinStreamingResponse) rs = MODAL__CLIENT__IMAGE_JOIN_STREAMING_RESPONSE__INIT;
-    M(GenericResult) result;
-    M(ImageMetadata) meta;
-    auto_image_row row = {0};
-
-    if (find_id(c, id, &row) < 0) {
-        m_refuse(c, GRPC_NOT_FOUND, "Could not find image with ID %.40s", m_text(id));
-        return;
-    }
-    fill_metadata(&row, &meta);
-    modal__client__generic_result__init(&result);
-    result.has_status = true;
-    result.status = MODAL__CLIENT__GENERIC_RESULT__GENERIC_STATUS__GENERIC_STATUS_SUCCESS;
-    rs.result = &result;
-    rs.metadata = &meta;
-    rs.entry_id = STR("1");
-    rs.has_eof = rs.eof = true;
-    m_reply(c, &rs.base);
 }
 
 void rpc_image_from_id(struct mcall *c)
@@ -149,11 +57,11 @@ void rpc_image_from_id(struct mcall *c)
     M(ImageMetadata) meta;
     auto_image_row row = {0};
 
-    if (find_id(c, id, &row) < 0) {
+    if (images_find_id(c, id, &row) < 0) {
         m_refuse(c, GRPC_NOT_FOUND, "Could not find image with ID %.40s", m_text(id));
         return;
     }
-    fill_metadata(&row, &meta);
+    images_fill_metadata(&row, &meta);
     rs.image_id = row.id;
     rs.metadata = &meta;
     m_reply(c, &rs.base);
@@ -165,7 +73,7 @@ void rpc_image_delete(struct mcall *c)
     auto_image_row row = {0};
     struct err e;
 
-    if (find_id(c, id, &row) < 0)
+    if (images_find_id(c, id, &row) < 0)
         m_refuse(c, GRPC_NOT_FOUND, "No Image with ID %.40s", m_text(id));
     else if (image_remove(c->m->core, row.id, &e) < 0)
         m_fail(c, &e);
@@ -230,7 +138,7 @@ void rpc_image_publish(struct mcall *c)
 
     if (rq->allow_public)
         m_warn(c, "allow_public has no effect: there is one workspace");
-    if (find_id(c, rq->image_id, &row) < 0) {
+    if (images_find_id(c, rq->image_id, &row) < 0) {
         m_refuse(c, GRPC_NOT_FOUND, "Could not find image with ID %.40s", m_text(rq->image_id));
         return;
     }
@@ -369,7 +277,7 @@ void rpc_image_build_chain_get(struct mcall *c)
     M(ImageBuildStep) step = MODAL__CLIENT__IMAGE_BUILD_STEP__INIT, *steps[] = {&step};
     auto_image_row row = {0};
 
-    if (find_id(c, id, &row) < 0) {
+    if (images_find_id(c, id, &row) < 0) {
         m_refuse(c, GRPC_NOT_FOUND, "Could not find image with ID %.40s", m_text(id));
         return;
     }

@@ -111,6 +111,10 @@ static void build_free(struct build *b)
     json_decref(b->bases);
     json_decref(b->labels);
     free(b->name);
+    free(b->user);
+    if (b->password != NULL)
+        explicit_bzero(b->password, strlen(b->password));
+    free(b->password);
     free(b->key);
     free(b);
 }
@@ -320,7 +324,7 @@ static void on_pulled(void *ctx, const char *image, const struct err *e)
 
 static int pull_base(struct build *b, const char *ref, struct err *e)
 {
-    const struct image_pull_spec spec = {.ref = ref, .refresh = b->refresh};
+    const struct image_pull_spec spec = {.ref = ref, .refresh = b->refresh, .user = b->user, .password = b->password};
 
     operation_log(b->operation, "pulling %s", ref);
     b->pull = image_pull_begin(b->core, &spec, on_pull_line, on_pulled, b, e);
@@ -627,6 +631,8 @@ static struct build *build_new(struct core *c, const struct build_spec *spec)
     b->labels = spec->labels != NULL ? json_deep_copy(spec->labels) : NULL;
     (void)snprintf(b->context, sizeof b->context, "%s", spec->context != NULL ? spec->context : "");
     (void)snprintf(b->image, sizeof b->image, "%s", spec->image != NULL ? spec->image : "");
+    b->user = spec->user != NULL ? mem_strdup(spec->user) : NULL;
+    b->password = spec->password != NULL ? mem_strdup(spec->password) : NULL;
     b->no_cache = spec->no_cache;
     b->refresh = spec->refresh;
     b->step_timeout_ms = spec->step_timeout_ms != 0 ? spec->step_timeout_ms : BUILD_STEP_TIMEOUT_S * 1000LL;

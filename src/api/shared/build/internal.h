@@ -41,6 +41,7 @@ struct build {
     char context[72];
     char image[ID_SIZE];
     char *name;                         /* owned, NULL = none */
+    char *user, *password;              /* owned, NULL = none */
     bool no_cache, refresh;
     int64_t step_timeout_ms;
     uint64_t memory_mb;

@@ -1,0 +1,493 @@
+/*
+ * image_build.c - definitions of images: found, pulled or built
+ *
+ * A definition that comes down to an image that is here is answered with its id at once. Any other is a build, an operation; the id
+ * that its image will have is the answer, and ImageJoinStreaming follows it. The same definition is the same image as long as
+ * that is there. What fails is a failed build, not an error of the call: that is where clients show it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/modal/image_def.h"
+#include "api/modal/images.h"
+#include "api/shared/build/build.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/sha256.h"
+#include "core/dockerfile/dockerfile.h"
+#include "core/image.h"
+#include "core/image_pull.h"
+
+#define STATUS(name) MODAL__CLIENT__GENERIC_RESULT__GENERIC_STATUS__GENERIC_STATUS_##name
+#define JOIN_MOST_S 120
+#define TAIL_LINES 30
+
+/* --- answers ------------------------------------------------------------------------------------------------------------------- */
+
+static void answer_image(struct mcall *c, const struct image_row *row)
+{
+    M(ImageGetOrCreateResponse) rs = MODAL__CLIENT__IMAGE_GET_OR_CREATE_RESPONSE__INIT;
+    M(GenericResult) result;
+    M(ImageMetadata) meta;
+
+    modal__client__generic_result__init(&result);
+    result.has_status = true;
+    result.status = STATUS(SUCCESS);
+    images_fill_metadata(row, &meta);
+    rs.metadata = &meta;
+    rs.image_id = STR(row->id);
+    rs.result = &result;
+    m_reply(c, &rs.base);
+}
+
+static void answer_failure(struct mcall *c, const struct err *e)
+{
+    M(ImageGetOrCreateResponse) rs = MODAL__CLIENT__IMAGE_GET_OR_CREATE_RESPONSE__INIT;
+    M(GenericResult) result;
+    char id[ID_SIZE];
+
+    modal__client__generic_result__init(&result);
+    result.has_status = true;
+    result.status = STATUS(FAILURE);
+    result.exception = STR(e->message);
+    id_make(id, "im-");
+    rs.image_id = id;
+    rs.result = &result;
+    m_reply(c, &rs.base);
+}
+
+static void answer_pending(struct mcall *c, const char *image)
+{
+    M(ImageGetOrCreateResponse) rs = MODAL__CLIENT__IMAGE_GET_OR_CREATE_RESPONSE__INIT;
+
+    rs.image_id = STR(image);
+    m_reply(c, &rs.base);
+}
+
+/* --- the definition ------------------------------------------------------------------------------------------------------------- */
+
+struct order {
+    struct mcall *call;                 /* NULL once the client has gone */
+    struct modal *m;
+    struct buf dockerfile;
+    json_t *bases, *args, *secrets;     /* owned */
+    char *user, *password;              /* owned */
+    bool no_cache;
+    struct definition_row row;
+};
+
+static void order_free(struct order *o)
+{
+    buf_done(&o->dockerfile);
+    json_decref(o->bases);
+    json_decref(o->args);
+    json_decref(o->secrets);
+    free(o->user);
+    free(o->password);
+    free(o);
+}
+
+static void hash_definition(const M(ImageGetOrCreateRequest) *rq, char out[72])
+{
+    size_t n = protobuf_c_message_get_packed_size(&rq->image->base);
+    auto_free uint8_t *packed = mem_alloc(n + 1);
+    uint8_t sum[SHA256_SIZE];
+    struct sha256 s;
+
+    (void)protobuf_c_message_pack(&rq->image->base, packed);
+    sha256_init(&s);
+    sha256_add(&s, BUILD_VERSION, sizeof BUILD_VERSION);
+    sha256_add(&s, m_text(rq->builder_version), strlen(m_text(rq->builder_version)) + 1);
+    sha256_add(&s, packed, n);
+    sha256_end(&s, sum);
+    sha256_hex(sum, out);
+}
+
+static int add_bases(struct mcall *c, const M(Image) *image, const char *ref, struct order *o, struct err *e)
+{
+    struct err ignored = {0};
+
+    o->bases = json_object();
+    for (size_t i = 0; i < image->n_base_images; i++) {
+        auto_image_row row = {0};
+        const M(BaseImage) *b = image->base_images[i];
+        if (image_get(c->m->core, m_text(b->image_id), &row, e) < 0)
+            return -1;
+        (void)json_object_set_new(o->bases, m_text(b->docker_tag), json_string(row.id));
+    }
+    auto_image_row row = {0};
+    if (ref[0] != '\0' && json_object_get(o->bases, ref) == NULL && images_find_ref(c, ref, &row, &ignored) == 0)
+        (void)json_object_set_new(o->bases, ref, json_string(row.id));
+    return 0;
+}
+
+static int add_secrets(struct mcall *c, const M(Image) *image, struct order *o, struct err *e)
+{
+    o->args = json_object();
+    o->secrets = json_object();
+    for (size_t i = 0; i < image->n_build_args; i++)
+        (void)json_object_set_new(o->args, m_text(image->build_args[i]->key), json_string(m_text(image->build_args[i]->value)));
+    for (size_t i = 0; i < image->n_secret_ids; i++) {
+        auto_json *values = secret_values(c->m->vault, image->secret_ids[i], e);
+        if (values == NULL)
+            return -1;
+        (void)json_object_update(o->secrets, values);
+    }
+    return 0;
+}
+
+static const char *value_of(const json_t *values, const char *key)
+{
+    return json_string_value(json_object_get(values, key));
+}
+
+static int add_registry(struct mcall *c, const M(ImageRegistryConfig) *r, struct order *o, struct err *e)
+{
+    if (r == NULL || m_text(r->secret_id)[0] == '\0')
+        return 0;
+    auto_json *values = secret_values(c->m->vault, r->secret_id, e);
+    if (values == NULL)
+        return -1;
+    const char *user = value_of(values, "REGISTRY_USERNAME"), *password = value_of(values, "REGISTRY_PASSWORD");
+    const char *key = value_of(values, "SERVICE_ACCOUNT_JSON");
+    if (key != NULL) {
+        user = "_json_key";
+        password = key;
+    } else if (value_of(values, "AWS_ACCESS_KEY_ID") != NULL) {
+        return err_set(e, ERR_UNSUPPORTED, "registries of AWS are not supported with access keys: log in with 'aws ecr "
+                       "get-login-password' and give that as REGISTRY_PASSWORD, with AWS as REGISTRY_USERNAME");
+    } else if (user == NULL || password == NULL) {
+        return err_set(e, ERR_INVALID, "the secret for the registry has neither REGISTRY_USERNAME and REGISTRY_PASSWORD nor "
+                       "SERVICE_ACCOUNT_JSON");
+    }
+    o->user = mem_strdup(user);
+    o->password = mem_strdup(password);
+    return 0;
+}
+
+static int read_order(struct mcall *c, const M(ImageGetOrCreateRequest) *rq, const char *ref, struct order *o, struct err *e)
+{
+    const M(Image) *image = rq->image;
+
+    if (image->build_function != NULL)
+        return err_set(e, ERR_UNSUPPORTED, "functions are not run in builds");
+    if (image->n_volume_mounts > 0)
+        return err_set(e, ERR_UNSUPPORTED, "volumes are not mounted in builds");
+    for (size_t i = 0; i < image->n_dockerfile_commands; i++) {
+        (void)buf_adds(&o->dockerfile, image->dockerfile_commands[i]);
+        (void)buf_addc(&o->dockerfile, '\n');
+    }
+    if (o->dockerfile.failed)
+        return err_set(e, ERR_TOO_LARGE, "the definition has more than %u bytes", DF_TEXT_MAX);
+    o->no_cache = rq->force_build || rq->ignore_cache;
+    return add_bases(c, image, ref, o, e) < 0 || add_secrets(c, image, o, e) < 0 ||
+                   add_registry(c, image->image_registry_config, o, e) < 0
+               ? -1
+               : 0;
+}
+
+/* --- the build ------------------------------------------------------------------------------------------------------------------ */
+
+static void on_gone(struct mcall *c)
+{
+    struct order *o = c->user;
+
+    o->call = NULL;                     /* its context is still being made */
+    m_end(c);
+}
+
+static void start(void *ctx, const char *layer, const struct err *cause)
+{
+    struct order *o = ctx;
+    struct mcall *c = o->call;
+    struct err e = {0};
+    const struct build_spec spec = {
+        .kind = "image.build", .dockerfile = buf_str(&o->dockerfile), .dockerfile_len = o->dockerfile.len, .context = layer,
+        .image = o->row.image, .args = o->args, .secrets = o->secrets, .bases = o->bases, .user = o->user, .password = o->password,
+        .no_cache = o->no_cache,
+    };
+
+    if (c == NULL) {
+        order_free(o);
+        return;
+    }
+    c->user = NULL;
+    c->on_gone = NULL;
+    id_make(o->row.image, "im-");
+    o->row.created_us = clock_wall_us();
+    if (cause != NULL) {
+        answer_failure(c, cause);
+    } else if (build_begin(o->m->core, &spec, o->row.operation, &e) < 0 ||
+               store_definition_put(core_store(o->m->core), &o->row, &e) < 0) {
+        answer_failure(c, &e);
+    } else {
+        answer_pending(c, o->row.image);
+    }
+    order_free(o);
+}
+
+/* The image or the running build of the same definition. True if the call was answered. */
+static bool answer_known(struct mcall *c, const char *hash)
+{
+    struct definition_row row;
+    auto_image_row image = {0};
+    auto_operation_row operation = {0};
+    struct err e;
+
+    if (store_definition_get(m_store(c), hash, NULL, &row, &e) < 0 || row.image[0] == '\0')
+        return false;
+    if (store_image_get(m_store(c), row.image, &image, &e) == 0) {
+        answer_image(c, &image);
+        return true;
+    }
+    if (store_operation_get(m_store(c), row.operation, &operation, &e) < 0 || operation.state != OPERATION_RUNNING)
+        return false;
+    answer_pending(c, row.image);
+    return true;
+}
+
+static void build(struct mcall *c, const M(ImageGetOrCreateRequest) *rq, const struct image_def *def)
+{
+    struct order *o = mem_zalloc(sizeof *o);
+    struct err e = {0};
+
+    o->call = c;
+    o->m = c->m;
+    buf_init(&o->dockerfile, DF_TEXT_MAX);
+    hash_definition(rq, o->row.hash);
+    if (read_order(c, rq, def->ref, o, &e) < 0) {
+        order_free(o);
+        if (e.code == ERR_NOT_FOUND || e.code == ERR_UNSUPPORTED)
+            answer_failure(c, &e);
+        else
+            m_fail(c, &e);
+        return;
+    }
+    if (!o->no_cache && answer_known(c, o->row.hash)) {
+        order_free(o);
+        return;
+    }
+    c->user = o;
+    c->on_gone = on_gone;
+    mounts_make_context(c->m, m_text(rq->image->context_mount_id), rq->image->context_files, rq->image->n_context_files, start, o);
+}
+
+/* 0 = it is an image that is here, 1 = it is to be built or pulled, -1. */
+static int find(struct mcall *c, const M(Image) *image, struct image_def *def, struct image_row *row, struct err *e)
+{
+    struct err local = {0};
+
+    image_def_read(image->dockerfile_commands, image->n_dockerfile_commands, def);
+    if (def->kind == IMAGE_DEF_EMPTY)
+        return err_set(e, ERR_INVALID, "the image's definition has no FROM");
+    if (image->build_function != NULL || m_text(image->context_mount_id)[0] != '\0' || def->kind == IMAGE_DEF_BUILD)
+        return 1;
+    if (def->kind == IMAGE_DEF_BASE && image->n_base_images == 1)
+        return image_get(c->m->core, m_text(image->base_images[0]->image_id), row, e);
+    if (strcmp(def->ref, "scratch") == 0)
+        return 1;
+    if (images_find_ref(c, def->ref, row, &local) < 0) {
+        if (local.code == ERR_NOT_FOUND)
+            return 1;
+        *e = local;
+        return -1;
+    }
+    if (def->has_skipped)
+        m_warn(c, "the RUN lines of the client's default image were not run");
+    return 0;
+}
+
+void rpc_image_get_or_create(struct mcall *c)
+{
+    const M(ImageGetOrCreateRequest) *rq = REQ(c, ImageGetOrCreateRequest);
+    auto_image_row row = {0};
+    struct image_def def = {0};
+    struct err e = {0};
+    int r;
+
+    if (m_text(rq->existing_image_id)[0] == '\0' && rq->image == NULL) {
+        m_refuse(c, GRPC_INVALID_ARGUMENT, "the request has no image");
+        return;
+    }
+    if (m_text(rq->existing_image_id)[0] != '\0')
+        r = image_get(c->m->core, rq->existing_image_id, &row, &e);
+    else
+        r = find(c, rq->image, &def, &row, &e);
+    if (r == 0)
+        answer_image(c, &row);
+    else if (r > 0)
+        build(c, rq, &def);
+    else if (e.code == ERR_NOT_FOUND || e.code == ERR_UNSUPPORTED)
+        answer_failure(c, &e);
+    else
+        m_fail(c, &e);
+}
+
+/* --- following it ------------------------------------------------------------------------------------------------------------------ */
+
+struct join {
+    struct mcall *call;
+    struct operation_wait *wait;
+    char operation[ID_SIZE], image[ID_SIZE];
+    int64_t after, until_ms;
+    struct buf tail;                    /* the last lines, for the text of a failure */
+};
+
+static void join_free(struct join *j)
+{
+    operation_wait_cancel(j->wait);
+    buf_done(&j->tail);
+    free(j);
+}
+
+static void on_join_gone(struct mcall *c)
+{
+    join_free(c->user);
+    c->user = NULL;
+    m_end(c);
+}
+
+static void send_line(void *ctx, int64_t seq, int64_t at_ms, const char *text)
+{
+    M(ImageJoinStreamingResponse) rs = MODAL__CLIENT__IMAGE_JOIN_STREAMING_RESPONSE__INIT;
+    M(TaskLogs) log = MODAL__CLIENT__TASK_LOGS__INIT, *logs[] = {&log};
+    struct join *j = ctx;
+    auto_free char *line = mem_printf("%s\n", text);
+    char entry[24];
+
+    (void)snprintf(entry, sizeof entry, "%lld", (long long)seq);
+    log.has_data = log.has_timestamp = true;
+    log.data = (ProtobufCBinaryData){strlen(line), (uint8_t *)line};
+    log.timestamp = (double)at_ms / 1000;
+    log.has_file_descriptor = true;
+    log.file_descriptor = MODAL__CLIENT__FILE_DESCRIPTOR__FILE_DESCRIPTOR_STDOUT;
+    rs.task_logs = logs;
+    rs.n_task_logs = 1;
+    rs.entry_id = entry;
+    j->after = seq;
+    m_send(j->call, &rs.base);
+}
+
+static void add_tail(void *ctx, int64_t seq, int64_t at_ms, const char *text)
+{
+    (void)seq;
+    (void)at_ms;
+    (void)buf_addf(ctx, "%s\n", text);
+}
+
+static void send_result(struct join *j, const struct operation_row *operation)
+{
+    struct mcall *c = j->call;
+    M(ImageJoinStreamingResponse) rs = MODAL__CLIENT__IMAGE_JOIN_STREAMING_RESPONSE__INIT;
+    M(GenericResult) result;
+    M(ImageMetadata) meta;
+    auto_image_row row = {0};
+    char entry[24];
+    struct err e;
+
+    modal__client__generic_result__init(&result);
+    result.has_status = true;
+    if (images_find_id(c, j->image, &row) == 0) {
+        result.status = STATUS(SUCCESS);
+        images_fill_metadata(&row, &meta);
+        rs.metadata = &meta;
+    } else {
+        bool cancelled = operation->state == OPERATION_CANCELLED;
+        result.status = cancelled ? STATUS(TERMINATED) : STATUS(FAILURE);
+        (void)store_operation_lines(m_store(c), operation->id, j->after > TAIL_LINES ? j->after - TAIL_LINES : 0, TAIL_LINES, add_tail,
+                                    &j->tail, &e);
+        (void)buf_adds(&j->tail, operation->error != NULL && operation->error[0] != '\0' ? operation->error : "the image was removed");
+        result.exception = STR(buf_str(&j->tail));
+    }
+    (void)snprintf(entry, sizeof entry, "%lld", (long long)j->after + 1);
+    rs.entry_id = entry;
+    rs.result = &result;
+    rs.has_eof = rs.eof = true;
+    m_send(c, &rs.base);
+    c->user = NULL;
+    c->on_gone = NULL;
+    join_free(j);
+    m_end(c);
+}
+
+static void follow(struct join *j);
+
+static void on_news(void *ctx, const struct operation_view *view, const struct err *e)
+{
+    struct join *j = ctx;
+    struct mcall *c = j->call;
+    struct err local;
+
+    j->wait = NULL;
+    if (e == NULL && store_operation_lines(m_store(c), j->operation, j->after, 1000, send_line, j, &local) < 0)
+        e = &local;
+    if (e != NULL) {
+        c->user = NULL;
+        c->on_gone = NULL;
+        join_free(j);
+        m_fail(c, e);
+        return;
+    }
+    if (view->row.state != OPERATION_RUNNING) {
+        send_result(j, &view->row);
+        return;
+    }
+    if (clock_boot_ms() >= j->until_ms) {
+        c->user = NULL;
+        c->on_gone = NULL;
+        join_free(j);
+        m_end(c);                       /* the client comes again with its entry id */
+        return;
+    }
+    follow(j);
+}
+
+static void on_turn(void *arg)
+{
+    struct mcall *c = arg;
+    struct join *j = c->user;
+    int64_t left = j->until_ms - clock_boot_ms();
+    struct operation_wait *w = operation_get(c->m->core, j->operation, j->after, left > 0 ? (uint64_t)left : 0, on_news, j);
+
+    if (w != NULL)
+        j->wait = w;
+}
+
+static void follow(struct join *j)
+{
+    on_turn(j->call);
+}
+
+void rpc_image_join_streaming(struct mcall *c)
+{
+    const M(ImageJoinStreamingRequest) *rq = REQ(c, ImageJoinStreamingRequest);
+    const char *id = m_text(rq->image_id);
+    struct operation_row none = {0};
+    struct definition_row row = {{0}};
+    auto_image_row image = {0};
+    struct err e;
+
+    bool is_here = images_find_id(c, id, &image) == 0;
+    if (store_definition_get(m_store(c), NULL, id, &row, &e) < 0) {
+        m_fail(c, &e);
+        return;
+    }
+    if (!is_here && row.image[0] == '\0') {
+        m_refuse(c, GRPC_NOT_FOUND, "Could not find image with ID %.40s", id);
+        return;
+    }
+    struct join *j = mem_zalloc(sizeof *j);
+    j->call = c;
+    buf_init(&j->tail, 64 * 1024);
+    (void)snprintf(j->image, sizeof j->image, "%s", id);
+    memcpy(j->operation, row.operation, sizeof j->operation);
+    j->after = strtoll(m_text(rq->last_entry_id), NULL, 10);
+    j->until_ms = clock_boot_ms() + (int64_t)m_poll_ms(rq->timeout, JOIN_MOST_S);
+    c->user = j;
+    c->on_gone = on_join_gone;
+    if (row.operation[0] == '\0' || (is_here && !rq->include_logs_for_finished))
+        send_result(j, &none);
+    else
+        follow(j);
+}
