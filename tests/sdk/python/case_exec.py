@@ -201,18 +201,17 @@ def long_an_idle_connection():
 
 
 @synchronizer.create_blocking
-async def spoil_token(sandbox_id):
-    """The token of the command router that all later calls of this process send first."""
+async def run_with_a_spoilt_token(sandbox_id, *argv):
+    """The client is given a token of the command router that does not pass; what it has after the command comes back too."""
     sb = await _Sandbox.from_id(sandbox_id)
     router = await sb._get_command_router_client(await sb._get_task_id())
-    good = router._jwt
-    router._jwt, router._jwt_exp = good[:-8] + "AAAAAAAA", 1
-    return good, router
+    router._jwt, router._jwt_exp = router._jwt[:-8] + "AAAAAAAA", 1
+    p = await sb.exec(*argv)
+    return await p.stdout.read(), await p.wait(), router._jwt
 
 
 def test_a_token_that_is_not_valid_any_more_is_renewed():
     with sandbox() as sb:
-        good, router = spoil_token(sb.object_id)
-        again = modal.Sandbox.from_id(sb.object_id)
-        assert run(again, "echo", "ok")[0] == "ok\n"
-        assert router._jwt.split(".")[0] == good.split(".")[0] and not router._jwt.endswith("AAAAAAAA")
+        out, code, token = run_with_a_spoilt_token(sb.object_id, "echo", "ok")
+        assert (out, code) == ("ok\n", 0)
+        assert token.count(".") == 2 and not token.endswith("AAAAAAAA")
