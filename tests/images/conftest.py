@@ -53,6 +53,8 @@ def hostile():
 def image_daemon(registry, hostile):
     auth = qsdaemon.make_dir("qs-auth-") / "auth.json"
     auth.parent.chmod(0o755)
+    auth.write_text("{}")
+    auth.chmod(0o644)
     instance = system_conftest.start(
         registry_insecure=f"{registry.host} 127.0.0.1:{hostile} localhost:{hostile}",
         registry_stall_s=2, registry_auth=auth,

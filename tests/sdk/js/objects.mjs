@@ -44,9 +44,14 @@ test("an image that nobody imported answers clearly", async () => {
     assert.match(e.message, /no-such-image-here/);
 });
 
-test("image steps that cannot be built answer clearly", async () => {
-    const e = await rejects(image.dockerfileCommands(["RUN echo hi >/hi"]).build(app));
-    assert.match(e.message, /build|RUN|support/i);
+test("image steps are built, and answer clearly when they fail", async () => {
+    const built = await image.dockerfileCommands(["RUN echo hi >/hi", "ENV COLOR=blue"]).build(app);
+    const sandbox = await client.sandboxes.create(app, built);
+    const p = await sandbox.exec(["sh", "-c", "cat /hi; echo $COLOR"]);
+    assert.equal(await p.stdout.readText(), "hi\nblue\n");
+    await sandbox.terminate();
+    const e = await rejects(image.dockerfileCommands(["RUN exit 3"]).build(app));
+    assert.match(e.message, /exit code 3/);
 });
 
 test("a published name is found", { only: "0.11.1" }, async () => {

@@ -1,0 +1,93 @@
+"""
+A registry that lies, stalls and sends people away. What it does is said in its attributes; every request is counted.
+"""
+
+import contextlib
+import http.server
+import json
+import threading
+import time
+
+from registry import index_of
+
+
+class Hostile:
+    def __init__(self, port):
+        self.port = port
+        self.host = f"127.0.0.1:{port}"
+        self.reset()
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *args):
+                pass
+
+            def do_GET(self):
+                with contextlib.suppress(ConnectionError):
+                    outer.handle(self)
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def reset(self):
+        self.image = None
+        self.manifest = None            # instead of the image's
+        self.on_blob = None             # f(request, digest, blob) -> True if it has answered
+        self.on_manifest = None
+        self.token = None               # asked for, when set
+        self.requests = []
+        self.override = {}              # digest -> bytes
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def send(self, rq, status, body=b"", headers=()):
+        rq.send_response(status)
+        for name, value in headers:
+            rq.send_header(name, value)
+        rq.send_header("content-length", str(len(body)))
+        rq.end_headers()
+        rq.wfile.write(body)
+
+    def handle(self, rq):
+        self.requests.append((rq.path, dict(rq.headers)))
+        if rq.path.startswith("/token"):
+            self.send(rq, 200, json.dumps({"token": "the-token"}).encode())
+            return
+        if self.token is not None and rq.headers.get("authorization") != f"Bearer {self.token}":
+            challenge = f'Bearer realm="http://{self.host}/token",service="svc",scope="repository:x:pull"'
+            self.send(rq, 401, b"{}", [("www-authenticate", challenge)])
+            return
+        parts = rq.path.split("/")
+        if parts[-2] == "manifests":
+            if self.on_manifest and self.on_manifest(rq):
+                return
+            known = {self.image.digest: self.image.manifest} if self.image else {}
+            body = self.manifest if self.manifest is not None else known.get(parts[-1], self.image and self.image.manifest)
+            self.send(rq, 200, body, [("content-type", "application/vnd.oci.image.manifest.v1+json")])
+            return
+        blob = self.override.get(parts[-1], self.image.blobs.get(parts[-1]))
+        if blob is None:
+            self.send(rq, 404)
+        elif not (self.on_blob and self.on_blob(rq, parts[-1], blob)):
+            self.send_blob(rq, blob)
+
+    def send_blob(self, rq, blob, cut=None):
+        start = 0
+        if rq.headers.get("range"):
+            start = int(rq.headers["range"].split("=")[1].split("-")[0])
+        rq.send_response(206 if start else 200)
+        rq.send_header("content-length", str(len(blob) - start))
+        rq.end_headers()
+        rq.wfile.write(blob[start:] if cut is None else blob[start:start + cut])
+        if cut is not None:
+            rq.wfile.flush()
+            rq.close_connection = True
+            rq.connection.shutdown(2)
+
+
+__all__ = ["Hostile", "index_of", "time"]
