@@ -79,7 +79,7 @@ static const char *parse_bits(const char *text, unsigned max, unsigned *ret)
     return NULL;
 }
 
-const char *cidr_parse(const char *text, struct cidr *ret)
+static const char *parse(const char *text, bool mask, struct cidr *ret)
 {
     char address[TEXT_MAX];
     struct cidr c;
@@ -101,10 +101,21 @@ const char *cidr_parse(const char *text, struct cidr *ret)
     if (!four && address_is4(&c.net) && c.bits < MAPPED_BITS)
         return "it mixes both families";
     struct address m = address_mask(&c.net, c.bits);
-    if (memcmp(m.b, c.net.b, sizeof m.b) != 0)
+    if (!mask && memcmp(m.b, c.net.b, sizeof m.b) != 0)
         return "it has bits set beyond its length";
+    c.net = m;
     *ret = c;
     return NULL;
+}
+
+const char *cidr_parse(const char *text, struct cidr *ret)
+{
+    return parse(text, false, ret);
+}
+
+const char *cidr_parse_masked(const char *text, struct cidr *ret)
+{
+    return parse(text, true, ret);
 }
 
 size_t cidr_text(const struct cidr *c, char *out, size_t size)

@@ -43,6 +43,8 @@ struct cidr {
 
 /* "10.0.0.0/8", "::/0", or an address, which is a prefix of full length. NULL, or what is wrong with it. */
 const char *cidr_parse(const char *text, struct cidr *ret);
+/* The same of "10.1.2.3/8", which is 10.0.0.0/8: for dialects that take it. */
+const char *cidr_parse_masked(const char *text, struct cidr *ret);
 size_t cidr_text(const struct cidr *c, char *out, size_t size);
 bool cidr_has(const struct cidr *c, const struct address *a);
 struct address address_mask(const struct address *a, unsigned bits);

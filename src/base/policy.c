@@ -10,6 +10,7 @@
 
 #define LABEL_MAX 63
 #define PORT_SMTP 25
+#define PORT_TLS 443
 
 void policy_init(struct policy *p)
 {
@@ -65,13 +66,66 @@ void policy_rule_ports(struct policy_rule *r, uint16_t first, uint16_t last)
     r->ports[r->nports++] = (struct policy_ports){first, last};
 }
 
-void policy_open(struct policy *p)
+static void deny_mail(struct policy *p)
 {
     struct policy_rule *mail = policy_add(p, POLICY_DENY, POLICY_ANY);
 
     memcpy(mail->name, "no-smtp", sizeof "no-smtp");
     policy_rule_ports(mail, PORT_SMTP, PORT_SMTP);
+}
+
+void policy_open(struct policy *p)
+{
+    deny_mail(p);
     (void)policy_add(p, POLICY_ALLOW, POLICY_ANY);
+}
+
+/* Everything of IPv4 or IPv6: who allows that needs names, and means no mail. */
+static bool is_everything(const struct cidr *c)
+{
+    static const struct address none = {{0}};
+
+    return c->bits == 0 || (c->bits == 96 && memcmp(c->net.b + 12, none.b, 4) == 0 && address_is4(&c->net));
+}
+
+static void allow_prefixes(struct policy *p, const struct cidr *cidrs, size_t n)
+{
+    bool everything = false;
+
+    for (size_t i = 0; i < n; i++)
+        everything = everything || is_everything(&cidrs[i]);
+    if (everything) {
+        p->flags |= POLICY_DNS_OPEN;
+        deny_mail(p);
+    }
+    struct policy_rule *r = policy_add(p, POLICY_ALLOW, POLICY_ANY);
+    memcpy(r->name, "outbound_cidr_allowlist", sizeof "outbound_cidr_allowlist");
+    for (size_t i = 0; i < n; i++)
+        policy_rule_cidr(r, &cidrs[i]);
+}
+
+const char *policy_allow_lists(struct policy *p, char *const *cidrs, size_t ncidrs, char *const *domains, size_t ndomains,
+                               const char **ret_why)
+{
+    auto_free struct cidr *parsed = mem_array(ncidrs + 1, sizeof *parsed);
+    char normal[POLICY_DOMAIN_MAX + 1];
+
+    for (size_t i = 0; i < ncidrs; i++)
+        if ((*ret_why = cidr_parse_masked(cidrs[i], &parsed[i])) != NULL)
+            return cidrs[i];
+    if (ndomains > 0) {
+        struct policy_rule *r = policy_add(p, POLICY_ALLOW, POLICY_TLS);
+        memcpy(r->name, "outbound_domain_allowlist", sizeof "outbound_domain_allowlist");
+        policy_rule_ports(r, PORT_TLS, PORT_TLS);
+        for (size_t i = 0; i < ndomains; i++) {
+            if ((*ret_why = policy_domain(domains[i], true, normal)) != NULL)
+                return domains[i];
+            policy_rule_domain(r, normal);
+        }
+    }
+    if (ncidrs > 0)
+        allow_prefixes(p, parsed, ncidrs);
+    return NULL;
 }
 
 static const char *check_label(const char *label, size_t n)

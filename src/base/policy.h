@@ -71,6 +71,12 @@ void policy_rule_cidr(struct policy_rule *r, const struct cidr *c);
 void policy_rule_ports(struct policy_rule *r, uint16_t first, uint16_t last);
 /* Every public address by every port but mail's. */
 void policy_open(struct policy *p);
+/*
+ * Modal's two lists: every port of the prefixes, and TLS on port 443 to the names. Both empty allow nothing. NULL, or the
+ * item that is none, with *ret_why; the caller calls policy_done in any case.
+ */
+const char *policy_allow_lists(struct policy *p, char *const *cidrs, size_t ncidrs, char *const *domains, size_t ndomains,
+                               const char **ret_why);
 /* Prepares for questions; the rules do not change after it. */
 void policy_compile(struct policy *p);
 

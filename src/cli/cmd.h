@@ -37,6 +37,7 @@ int cmd_build(int argc, char **argv);
 int cmd_image(int argc, char **argv);
 int cmd_token(int argc, char **argv);
 int cmd_selftest(int argc, char **argv);
+int cmd_policy(int argc, char **argv);
 
 /* What every command's parsing comes to: */
 struct cmd {

@@ -25,6 +25,7 @@ static const struct {
     {"inspect", cmd_inspect, "print a sandbox or a command as JSON"},
     {"build", cmd_build, "build an image out of a Dockerfile"},
     {"image", cmd_image, "pull, import, list, name and remove images"},
+    {"policy", cmd_policy, "what may leave a sandbox, and what was refused"},
     {"token", cmd_token, "make, list and remove tokens"},
     {"doctor", cmd_doctor, "what this host can and cannot do, and the commands that mend it"},
     {"selftest", cmd_selftest, "try to get out of a sandbox on this machine"},

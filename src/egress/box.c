@@ -161,6 +161,7 @@ void box_detach(struct box *b)
     while (b->flows != NULL)
         flow_reset(b->flows);
     dns_cancel(b);
+    names_cancel_all(b);
     names_free(b->names);
     policy_done(&b->policy);
     (void)map_del(&b->egress->boxes, b->id);

@@ -38,6 +38,7 @@ struct egress {
 
 struct flow;
 struct dns_pending;
+struct lookup;
 
 struct box {
     struct egress *egress;
@@ -54,6 +55,7 @@ struct box {
     uint32_t nqueries;
     double tokens;                  /* DNS queries that may come now */
     int64_t tokens_ms;
+    struct lookup *lookups;         /* under way */
     struct name_cache *names;       /* made when first used */
     struct egress_status status;    /* counters and the last denials; revision and flows_now are filled when asked */
     int64_t told_second;            /* denials told to the node in this second */
@@ -151,6 +153,7 @@ typedef void (*names_cb)(void *arg, const struct name_entry *entry);   /* NULL: 
 /* The callback may come at once; then NULL is returned. */
 struct lookup *names_find(struct box *b, const char *name, names_cb cb, void *arg);
 void names_cancel(struct lookup *l);
+void names_cancel_all(struct box *b);
 /* The names for which the resolver gave this address; next: entry to go on from, NULL to begin. */
 const struct name_entry *names_of(const struct box *b, const struct address *to, const struct name_entry *after);
 void names_free(struct name_cache *c);

@@ -19,10 +19,12 @@ struct name_cache {
     size_t next;                /* replaced next */
 };
 
+/* Of several for one name the first asks and the others wait for its answer. */
 struct lookup {
+    struct lookup *next;        /* of the box */
     struct box *box;
-    struct question *question;
-    names_cb cb;
+    struct question *question;  /* NULL: another asks */
+    names_cb cb;                /* NULL: cancelled */
     void *arg;
     char name[POLICY_DOMAIN_MAX + 1];
 };
@@ -53,21 +55,49 @@ static struct name_entry *remember(struct box *b, const char *name)
     return n;
 }
 
+/* Takes one for this name off the list. */
+static struct lookup *take(struct box *b, const char *name)
+{
+    struct lookup **at = &b->lookups;
+
+    while (*at != NULL && strcmp((*at)->name, name) != 0)
+        at = &(*at)->next;
+    struct lookup *l = *at;
+    if (l != NULL)
+        *at = l->next;
+    return l;
+}
+
 static void on_answer(void *arg, const struct address *addresses, size_t n, uint32_t ttl)
 {
     struct lookup *l = arg;
-    struct name_entry *entry = NULL;
 
     if (n > 0) {
-        entry = remember(l->box, l->name);
+        struct name_entry *entry = remember(l->box, l->name);
         memcpy(entry->addresses, addresses, n * sizeof *addresses);
         entry->n = n;
         entry->until_ms = clock_boot_ms() + (ttl * 1000LL > MIN_MS ? ttl * 1000LL : MIN_MS);
     }
-    names_cb cb = l->cb;
-    void *cb_arg = l->arg;
-    free(l);
-    cb(cb_arg, entry);
+    struct box *b = l->box;
+    char name[POLICY_DOMAIN_MAX + 1];
+    memcpy(name, l->name, sizeof name);
+    while ((l = take(b, name)) != NULL) {
+        names_cb cb = l->cb;
+        void *cb_arg = l->arg;
+        free(l);
+        /* Each gets the entry as it is now: the one before may have asked for many other names. */
+        if (cb != NULL)
+            cb(cb_arg, n > 0 ? known(b, name) : NULL);
+    }
+}
+
+static bool is_asked(const struct box *b, const char *name)
+{
+    const struct lookup *l = b->lookups;
+
+    while (l != NULL && strcmp(l->name, name) != 0)
+        l = l->next;
+    return l != NULL;
 }
 
 struct lookup *names_find(struct box *b, const char *name, names_cb cb, void *arg)
@@ -79,18 +109,30 @@ struct lookup *names_find(struct box *b, const char *name, names_cb cb, void *ar
         return NULL;
     }
     struct lookup *l = mem_zalloc(sizeof *l);
-    *l = (struct lookup){.box = b, .cb = cb, .arg = arg};
+    bool asked = is_asked(b, name);
+    *l = (struct lookup){.next = b->lookups, .box = b, .cb = cb, .arg = arg};
     (void)snprintf(l->name, sizeof l->name, "%s", name);
-    l->question = resolver_ask(b->egress->resolver, name, on_answer, l);
+    b->lookups = l;
+    if (!asked)
+        l->question = resolver_ask(b->egress->resolver, name, on_answer, l);
     return l;
 }
 
 void names_cancel(struct lookup *l)
 {
-    if (l == NULL)
-        return;
-    resolver_cancel(l->question);
-    free(l);
+    if (l != NULL)
+        l->cb = NULL;           /* freed by the answer, for which others may wait */
+}
+
+void names_cancel_all(struct box *b)
+{
+    while (b->lookups != NULL) {
+        struct lookup *l = b->lookups;
+        b->lookups = l->next;
+        if (l->question != NULL)
+            resolver_cancel(l->question);
+        free(l);
+    }
 }
 
 const struct name_entry *names_of(const struct box *b, const struct address *to, const struct name_entry *after)

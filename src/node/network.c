@@ -40,6 +40,7 @@ struct attach {
     struct network *network;
     char sandbox[ID_SIZE];
     struct op *op;              /* who waits for it, or NULL */
+    network_done done;          /* with an op */
 };
 
 static ssize_t load(struct network *w, const char *sandbox, uint8_t *out)
@@ -61,7 +62,7 @@ static int load_policy(struct network *w, const char *sandbox, uint8_t *out, str
     return 0;
 }
 
-static void reply_revision(struct op *op)
+static void reply_revision(struct op *op, const struct err *failure)
 {
     const Quicksand__Node__SetNetworkRequest *rq = (Quicksand__Node__SetNetworkRequest *)op->rq;
     Quicksand__Node__NetworkStatus out = QUICKSAND__NODE__NETWORK_STATUS__INIT;
@@ -69,6 +70,10 @@ static void reply_revision(struct op *op)
     struct egress_policy p;
     struct err e;
 
+    if (failure != NULL) {
+        op_fail(op, failure);
+        return;
+    }
     if (load_policy(op->node->network, rq->sandbox_id, bytes, &p, &e) < 0) {
         op_fail(op, &e);
         return;
@@ -84,10 +89,8 @@ static void attached(void *arg, const struct chan_msg *m, const struct err *e)
 
     if (e != NULL && e->code != ERR_GONE)
         log_warn("network-not-attached", "sandbox=%s error=\"%s\"", a->sandbox, e->message);
-    if (a->op != NULL && e != NULL)
-        op_fail(a->op, e);
-    else if (a->op != NULL)
-        reply_revision(a->op);
+    if (a->op != NULL)
+        a->done(a->op, e);
     free(a);
 }
 
@@ -117,19 +120,23 @@ static void on_sockets(void *arg, enum monitor_result res, const struct chan_msg
     egress_call(a->network->link, EGRESS_ATTACH, bytes, (size_t)n, m->fds, 2, EGRESS_MS, attached, a);
 }
 
-static void attach(struct network *w, const char *sandbox, struct op *op)
+static struct attach *attach_new(struct network *w, const char *sandbox)
 {
     struct attach *a = mem_zalloc(sizeof *a);
 
     a->network = w;
-    a->op = op;
     (void)snprintf(a->sandbox, sizeof a->sandbox, "%s", sandbox);
-    (void)monitor_call(w->node->monitors, sandbox, MON_NETWORK, NULL, 0, SOCKETS_MS, on_sockets, a);
+    return a;
+}
+
+static void ask_sockets(struct attach *a)
+{
+    (void)monitor_call(a->network->node->monitors, a->sandbox, MON_NETWORK, NULL, 0, SOCKETS_MS, on_sockets, a);
 }
 
 void network_attach(struct network *w, const char *sandbox)
 {
-    attach(w, sandbox, NULL);
+    ask_sockets(attach_new(w, sandbox));
 }
 
 /* egress knows nothing yet: it is told of all that live. */
@@ -147,7 +154,7 @@ static void on_up(void *arg)
     }
     while ((de = readdir(dir)) != NULL)
         if (id_is(de->d_name, "sb-"))
-            attach(w, de->d_name, NULL);
+            network_attach(w, de->d_name);
     (void)closedir(dir);
 }
 
@@ -257,15 +264,12 @@ void network_remove(struct network *w, const char *sandbox)
 
 static void on_changed(void *arg, const struct chan_msg *m, const struct err *e)
 {
-    struct op *op = arg;
-    const Quicksand__Node__SetNetworkRequest *rq = (Quicksand__Node__SetNetworkRequest *)op->rq;
+    struct attach *a = arg;
 
     if (e != NULL && e->code == ERR_NOT_FOUND)
-        attach(op->node->network, rq->sandbox_id, op);  /* egress has just come back */
-    else if (e != NULL)
-        op_fail(op, e);
+        ask_sockets(a);         /* egress has just come back */
     else
-        reply_revision(op);
+        attached(a, m, e);
 }
 
 static int check(const struct network *w, const char *sandbox, struct err *e)
@@ -277,30 +281,40 @@ static int check(const struct network *w, const char *sandbox, struct err *e)
     return err_param(e, ERR_CONFLICT, "network", "the network of sandbox %s is blocked for good", sandbox);
 }
 
-void op_set_network(struct op *op)
+void network_replace(struct op *op, const char *sandbox, const Quicksand__Node__Network *m, network_done done)
 {
-    const Quicksand__Node__SetNetworkRequest *rq = (Quicksand__Node__SetNetworkRequest *)op->rq;
     struct network *w = op->node->network;
     auto_free uint8_t *old = mem_alloc(FILE_MAX_BYTES);
     struct egress_policy before;
     struct err e;
     size_t n;
 
-    if (check(w, rq->sandbox_id, &e) < 0 || load_policy(w, rq->sandbox_id, old, &before, &e) < 0) {
-        op_fail(op, &e);
+    if (check(w, sandbox, &e) < 0 || load_policy(w, sandbox, old, &before, &e) < 0) {
+        done(op, &e);
         return;
     }
+    auto_free uint8_t *bytes = message(sandbox, m, before.revision + 1, &n, &e);
+    if (bytes == NULL || save(w, sandbox, bytes, n, &e) < 0) {
+        done(op, &e);
+        return;
+    }
+    struct attach *a = attach_new(w, sandbox);
+    a->op = op;
+    a->done = done;
+    egress_call(w->link, EGRESS_POLICY, bytes, n, NULL, 0, CHANGE_MS, on_changed, a);
+}
+
+void op_set_network(struct op *op)
+{
+    const Quicksand__Node__SetNetworkRequest *rq = (Quicksand__Node__SetNetworkRequest *)op->rq;
+    struct err e;
+
     if (rq->network == NULL) {
         err_param(&e, ERR_INVALID, "network", "a policy is missing");
         op_fail(op, &e);
         return;
     }
-    auto_free uint8_t *bytes = message(rq->sandbox_id, rq->network, before.revision + 1, &n, &e);
-    if (bytes == NULL || save(w, rq->sandbox_id, bytes, n, &e) < 0) {
-        op_fail(op, &e);
-        return;
-    }
-    egress_call(w->link, EGRESS_POLICY, bytes, n, NULL, 0, CHANGE_MS, on_changed, op);
+    network_replace(op, rq->sandbox_id, rq->network, reply_revision);
 }
 
 static void put_denials(Quicksand__Node__NetworkStatus *out, struct egress_status *s, Quicksand__Node__Denial *rows,

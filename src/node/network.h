@@ -15,6 +15,9 @@ void network_free(struct network *w);
 int network_save(struct network *w, const char *sandbox, const Quicksand__Node__Network *m, struct err *e);
 /* Hands sockets and policy to egress; failures are logged and made good when egress comes back. */
 void network_attach(struct network *w, const char *sandbox);
+/* Replaces the policy; `done` is called once it is in force, or with why it is not. */
+typedef void (*network_done)(struct op *op, const struct err *e);
+void network_replace(struct op *op, const char *sandbox, const Quicksand__Node__Network *m, network_done done);
 void network_remove(struct network *w, const char *sandbox);
 
 #endif

@@ -15,7 +15,19 @@ import qsdaemon  # noqa: E402
 import world as world_module  # noqa: E402
 
 
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="run the tests that take long, and only those")
+
+
+def pytest_collection_modifyitems(config, items):
+    wanted = config.getoption("--long")
+    chosen = [i for i in items if (i.get_closest_marker("long") is not None) == wanted]
+    config.hook.pytest_deselected(items=[i for i in items if i not in chosen])
+    items[:] = chosen
+
+
 def pytest_configure(config):
+    config.addinivalue_line("markers", "long: takes minutes; runs with --long")
     if os.geteuid() != 0:
         pytest.exit("needs root", 1)
     world_module.new_namespace()

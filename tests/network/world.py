@@ -183,7 +183,7 @@ class World:
     def went_anywhere(self, settle=0.3):
         time.sleep(settle)
         with self.lock:
-            return [p for p in self.seen if not (p.dst == DNS and p.dport == 53)]
+            return [p for p in self.seen if not (p.proto == 17 and p.dst == DNS and p.dport == 53)]
 
     # --- names
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "core/policy_json.h"
 
 #define TIMEOUT_DEFAULT_S 300
 #define GRACE_MS 2000               /* between SIGTERM and SIGKILL when a sandbox is terminated */
@@ -132,21 +133,34 @@ static int check_network(struct mcall *c, const M(Sandbox) *d, struct err *e)
     if (d->i6pn_enabled)
         return refuse(e, "i6pn_enabled", "sandboxes have no network among each other");
     if (d->outbound_policy != NULL || d->experimental_outbound_policy != NULL)
-        return refuse(e, "outbound_policy", "sandboxes have no outbound network yet");
+        return refuse(e, "outbound_policy", "nothing is put into requests on their way out");
     if (check_cidrs(d->inbound_cidr_allowlist, d->n_inbound_cidr_allowlist, e) < 0)
         return -1;
-    if (n == NULL || n->network_access_type == MODAL__CLIENT__NETWORK_ACCESS__NETWORK_ACCESS_TYPE__BLOCKED)
+    return n != NULL ? check_cidrs(n->allowed_cidrs, n->n_allowed_cidrs, e) : 0;
+}
+
+/* Blocked is for good; both lists present and empty allow nothing, but may be changed. */
+static int read_network(const M(Sandbox) *d, struct sandbox_def *out, struct err *e)
+{
+    const M(NetworkAccess) *n = d->network_access;
+    struct policy p;
+    const char *why;
+
+    if (n == NULL || d->block_network ||
+        n->network_access_type == MODAL__CLIENT__NETWORK_ACCESS__NETWORK_ACCESS_TYPE__BLOCKED)
         return 0;
-    if (check_cidrs(n->allowed_cidrs, n->n_allowed_cidrs, e) < 0)
-        return -1;
-    if (n->network_access_type == MODAL__CLIENT__NETWORK_ACCESS__NETWORK_ACCESS_TYPE__ALLOWLIST) {
-        if (n->n_allowed_cidrs + n->n_allowed_domains == 0)
-            return 0;
-        return refuse(e, n->n_allowed_domains > 0 ? "outbound_domain_allowlist" : "cidr_allowlist",
-                      "sandboxes have no outbound network yet");
+    if (n->network_access_type != MODAL__CLIENT__NETWORK_ACCESS__NETWORK_ACCESS_TYPE__ALLOWLIST) {
+        out->network = json_string("open");
+    } else {
+        policy_init(&p);
+        const char *bad = policy_allow_lists(&p, n->allowed_cidrs, n->n_allowed_cidrs, n->allowed_domains, n->n_allowed_domains,
+                                             &why);
+        out->network = bad == NULL ? policy_to_json(&p) : NULL;
+        policy_done(&p);
+        if (bad != NULL)
+            return err_param(e, ERR_INVALID, "network_access", "Invalid domain or CIDR: '%.80s': %s", bad, why);
     }
-    if (!d->block_network)
-        m_warn(c, "sandboxes have no outbound network yet: block_network=false has no effect");
+    out->spec.network = out->network;
     return 0;
 }
 
@@ -354,7 +368,7 @@ int sandbox_def_read(struct mcall *c, const M(Sandbox) *d, const struct def_env 
     if (!is_set(d->image_id))
         return err_param(e, ERR_INVALID, "image_id", "the definition names no image");
     if (check_options(c, d, e) < 0 || read_times(d, s, e) < 0 || read_limits(c, d->resources, s, e) < 0
-        || read_probe(d->readiness_probe, ret, e) < 0 || read_env(c, d, env, ret->env, e) < 0)
+        || read_network(d, ret, e) < 0 || read_probe(d->readiness_probe, ret, e) < 0 || read_env(c, d, env, ret->env, e) < 0)
         return -1;
     read_pty(d->pty_info, ret);
     read_ports(d, ret);
@@ -380,6 +394,7 @@ void sandbox_def_done(struct sandbox_def *d)
     json_decref(d->env);
     json_decref(d->tags);
     json_decref(d->probe);
+    json_decref(d->network);
     json_decref(d->ports);
     json_decref(d->inbound_allow);
     json_decref(d->dialect);

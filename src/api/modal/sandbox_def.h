@@ -19,7 +19,7 @@ struct def_env {
 
 struct sandbox_def {
     struct sandbox_spec spec;           /* points into this object and into the request */
-    json_t *command, *env, *tags, *probe, *ports, *inbound_allow, *dialect; /* owned */
+    json_t *command, *env, *tags, *probe, *ports, *inbound_allow, *network, *dialect; /* owned */
 };
 
 /* `app` is what sandboxes of the app carry. */

@@ -1,7 +1,7 @@
 /*
  * absent.c - what this server does not do, each with its reason
  *
- * Sidecar containers, snapshots, mounts, volumes and a way out of the sandbox do not exist here. The codes are final ones: nobody
+ * Sidecar containers, snapshots, mounts and volumes do not exist here. The codes are final ones: nobody
  * tries again what can never work.
  */
 #include "node/modal/router.h"
@@ -119,12 +119,6 @@ void router_snapshot_memory(struct op *op)
 }
 
 /* --- network --------------------------------------------------------------------------------- */
-
-void router_set_network_access(struct op *op)
-{
-    refuse(op, RQ(op, TaskSetNetworkAccessRequest)->task_id, NULL, ERR_PRECONDITION,
-           "sandboxes of this server have no network; their access cannot be changed");
-}
 
 void router_set_outbound_policy(struct op *op)
 {

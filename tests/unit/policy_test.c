@@ -1,0 +1,215 @@
+/*
+ * policy_test.c - prefixes, names and the rules over them
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/policy.h"
+#include "ipc/policy_wire.h"
+
+static struct address at(const char *text)
+{
+    struct address a;
+
+    assert_true(address_parse(text, &a));
+    return a;
+}
+
+static bool has(const char *cidr, const char *address)
+{
+    struct address a = at(address);
+    struct cidr c;
+
+    assert_null(cidr_parse(cidr, &c));
+    return cidr_has(&c, &a);
+}
+
+static void prefixes_are_exact_at_both_edges(void **state)
+{
+    static const char *const bad[] = {"10.0.0.0/33", "::/129", "10.1.2.3/8", "10.0.0.0/", "10.0.0.0/08", "10.0.0", "x", "", "/8",
+                                      "10.0.0.0/-1", "10.0.0.0/8 ", "fe80::1%lo"};
+    struct cidr c;
+
+    assert_true(has("240.0.0.0/4", "240.0.0.0") && has("240.0.0.0/4", "255.255.255.255"));
+    assert_false(has("240.0.0.0/4", "239.255.255.255"));
+    assert_true(has("255.255.255.255/32", "255.255.255.255"));
+    assert_true(has("128.0.0.0/1", "128.0.0.0") && !has("128.0.0.0/1", "127.255.255.255"));
+    assert_true(has("0.0.0.0/0", "255.255.255.255") && !has("0.0.0.0/0", "::1"));
+    assert_true(has("::/0", "ffff::1") && !has("::/0", "1.2.3.4"));
+    assert_true(has("2001:db8::/127", "2001:db8::1") && !has("2001:db8::/127", "2001:db8::2"));
+    assert_true(has("1.2.3.4", "1.2.3.4") && has("1.2.3.4", "::ffff:1.2.3.4") && !has("1.2.3.4", "1.2.3.5"));
+    for (size_t i = 0; i < array_len(bad); i++)
+        assert_non_null(cidr_parse(bad[i], &c));
+    assert_null(cidr_parse_masked("10.1.2.3/8", &c));
+    struct address ten = at("10.0.0.0");
+    assert_memory_equal(&c.net, &ten, sizeof ten);
+}
+
+static void kinds_of_addresses(void **state)
+{
+    static const struct {
+        const char *address;
+        enum address_class class;
+    } rows[] = {
+        {"8.8.8.8", ADDRESS_PUBLIC}, {"10.1.1.1", ADDRESS_PRIVATE}, {"172.31.255.255", ADDRESS_PRIVATE},
+        {"172.32.0.0", ADDRESS_PUBLIC}, {"192.168.0.1", ADDRESS_PRIVATE}, {"127.8.8.8", ADDRESS_LOOPBACK},
+        {"169.254.169.254", ADDRESS_METADATA}, {"169.254.1.1", ADDRESS_LINK_LOCAL}, {"100.64.0.1", ADDRESS_SHARED},
+        {"100.128.0.0", ADDRESS_PUBLIC}, {"224.0.0.1", ADDRESS_MULTICAST}, {"255.255.255.255", ADDRESS_RESERVED},
+        {"0.0.0.0", ADDRESS_THIS_HOST}, {"::", ADDRESS_THIS_HOST}, {"::1", ADDRESS_LOOPBACK}, {"fe80::1", ADDRESS_LINK_LOCAL},
+        {"fd12::1", ADDRESS_PRIVATE}, {"ff02::1", ADDRESS_MULTICAST}, {"64:ff9b::a00:1", ADDRESS_TRANSLATED},
+        {"2002:a00:1::", ADDRESS_TRANSLATED}, {"::ffff:10.1.1.1", ADDRESS_PRIVATE}, {"2606:4700::1111", ADDRESS_PUBLIC},
+        {"::10.0.0.1", ADDRESS_TRANSLATED}, {"fd00:ec2::254", ADDRESS_METADATA},
+    };
+
+    for (size_t i = 0; i < array_len(rows); i++) {
+        struct address a = at(rows[i].address);
+        assert_int_equal(address_class(&a), rows[i].class);
+    }
+}
+
+static bool names(const char *cidr, const char *address)
+{
+    struct address a = at(address);
+    struct cidr c;
+
+    assert_null(cidr_parse(cidr, &c));
+    return cidr_names(&c, &a);
+}
+
+static void what_is_written_for_an_address(void **state)
+{
+    assert_true(names("10.0.0.0/8", "10.1.1.1") && names("10.1.1.1", "10.1.1.1") && names("192.168.0.0/16", "192.168.1.1"));
+    assert_false(names("0.0.0.0/0", "10.1.1.1") || names("0.0.0.0/4", "10.1.1.1") || names("8.0.0.0/6", "10.1.1.1"));
+    assert_false(names("169.254.0.0/16", "169.254.169.254") || names("0.0.0.0/0", "240.0.0.1") || names("::/0", "::1"));
+    assert_true(names("169.254.169.254", "169.254.169.254") && names("fc00::/7", "fd12::1"));
+    assert_true(names("8.8.8.8", "8.8.8.8") && !names("8.8.8.0/24", "8.8.8.8"));
+}
+
+static void names_are_brought_to_one_form(void **state)
+{
+    static const char *const bad[] = {"", ".", "a..b", "-a.test", "a-.test", "a b", "1.2.3.4", "a.*", "*a.test", "a.*.b",
+                                      "b\xc3\xbc" "cher.test", "a.test\n", "[::1]", "a/b", "a:80"};
+    char out[POLICY_DOMAIN_MAX + 1];
+
+    assert_null(policy_domain("EXAMPLE.Test.", false, out));
+    assert_string_equal(out, "example.test");
+    assert_null(policy_domain("*.Example.test", true, out));
+    assert_string_equal(out, "*.example.test");
+    assert_non_null(policy_domain("*.example.test", false, out));
+    assert_null(policy_domain("*", true, out));
+    for (size_t i = 0; i < array_len(bad); i++)
+        assert_non_null(policy_domain(bad[i], true, out));
+}
+
+static int rule_of(const struct policy *p, const char *name, const char *address, uint16_t port, enum policy_protocol protocol)
+{
+    struct address a = address != NULL ? at(address) : (struct address){{0}};
+    const struct policy_flow f = {address != NULL ? &a : NULL, name, port, protocol};
+    struct policy_verdict v;
+
+    policy_ask(p, &f, &v);
+    return v.rule;
+}
+
+static void the_first_rule_that_matches_decides(void **state)
+{
+    struct policy p;
+    struct cidr c;
+
+    policy_init(&p);
+    policy_rule_domain(policy_add(&p, POLICY_DENY, POLICY_ANY), "bad.wild.test");
+    policy_rule_domain(policy_add(&p, POLICY_LOG, POLICY_ANY), "*.wild.test");
+    struct policy_rule *r = policy_add(&p, POLICY_ALLOW, POLICY_TLS);
+    policy_rule_domain(r, "*.wild.test");
+    policy_rule_ports(r, 443, 443);
+    policy_rule_domain(policy_add(&p, POLICY_ALLOW, POLICY_TCP), "git.test");
+    assert_null(cidr_parse("1.2.3.0/24", &c));
+    policy_rule_cidr(policy_add(&p, POLICY_ALLOW, POLICY_ANY), &c);
+    for (int indexed = 0; indexed < 2; indexed++) {
+        if (indexed == 1)
+            for (int i = 0; i < 100; i++)
+                policy_rule_domain(policy_add(&p, POLICY_ALLOW, POLICY_ANY), "filler.test");
+        policy_compile(&p);
+        assert_int_equal(p.index != NULL, indexed);
+        assert_int_equal(rule_of(&p, "bad.wild.test", NULL, 443, POLICY_TLS), 0);
+        assert_int_equal(rule_of(&p, "ok.wild.test", NULL, 443, POLICY_TLS), 2);
+        assert_int_equal(rule_of(&p, "wild.test", NULL, 443, POLICY_TLS), -1);
+        assert_int_equal(rule_of(&p, "ok.wild.test", NULL, 80, POLICY_HTTP), -1);
+        assert_int_equal(rule_of(&p, "git.test", NULL, 22, POLICY_TCP), 3);
+        assert_int_equal(rule_of(&p, NULL, "1.2.3.4", 22, POLICY_TCP), 4);
+        assert_int_equal(rule_of(&p, "bad.wild.test", "1.2.3.4", 443, POLICY_TLS), 0);
+        assert_int_equal(rule_of(&p, "other.test", "1.2.3.4", 443, POLICY_TLS), 4);
+        assert_int_equal(rule_of(&p, NULL, "1.2.4.0", 22, POLICY_TCP), -1);
+        assert_int_equal(rule_of(&p, NULL, "1.2.3.4", 22, POLICY_UDP), -1);
+        assert_true(policy_resolves(&p, "x.wild.test") && policy_resolves(&p, "git.test"));
+        assert_false(policy_resolves(&p, "bad.wild.test") || policy_resolves(&p, "other.test"));
+        struct address in = at("1.2.3.4"), out = at("1.2.4.4");
+        assert_int_equal(policy_needs(&p, &in, 443), POLICY_NEEDS_NAME);
+        assert_int_equal(policy_needs(&p, &out, 443), POLICY_NEEDS_NAME);
+    }
+    policy_done(&p);
+}
+
+static void lists_of_modal(void **state)
+{
+    char *const cidrs[] = {(char[]){"10.1.2.3/8"}}, *const all[] = {(char[]){"0.0.0.0/0"}};
+    char *const domains[] = {(char[]){"*.Wild.test"}}, *const bad[] = {(char[]){"a b"}};
+    const char *why;
+    struct policy p;
+
+    policy_init(&p);
+    assert_null(policy_allow_lists(&p, cidrs, 1, domains, 1, &why));
+    policy_compile(&p);
+    assert_int_equal(rule_of(&p, "x.wild.test", "1.1.1.1", 443, POLICY_TLS), 0);
+    assert_int_equal(rule_of(&p, "x.wild.test", "1.1.1.1", 8443, POLICY_TLS), -1);
+    assert_int_equal(rule_of(&p, "x.wild.test", "1.1.1.1", 80, POLICY_HTTP), -1);
+    assert_int_equal(rule_of(&p, NULL, "10.255.0.0", 22, POLICY_TCP), 1);
+    policy_done(&p);
+    assert_null(policy_allow_lists(&p, NULL, 0, NULL, 0, &why));
+    assert_int_equal(rule_of(&p, "x.test", "1.1.1.1", 443, POLICY_TLS), -1);
+    policy_done(&p);
+    assert_null(policy_allow_lists(&p, all, 1, NULL, 0, &why));
+    assert_true(policy_resolves(&p, "any.test"));
+    assert_int_equal(rule_of(&p, NULL, "1.1.1.1", 25, POLICY_TCP), 0);
+    assert_int_equal(p.rules[0].action, POLICY_DENY);
+    policy_done(&p);
+    assert_string_equal(policy_allow_lists(&p, NULL, 0, bad, 1, &why), "a b");
+    policy_done(&p);
+}
+
+static void travels_and_is_checked(void **state)
+{
+    auto_free uint8_t *out = mem_alloc(LIMIT_POLICY_BYTES), *again = mem_alloc(LIMIT_POLICY_BYTES);
+    struct policy p, q;
+
+    policy_init(&p);
+    policy_open(&p);
+    policy_rule_domain(policy_add(&p, POLICY_ALLOW, POLICY_HTTP), "a.test");
+    size_t n = policy_encode(&p, out, LIMIT_POLICY_BYTES);
+    assert_true(n > 0);
+    assert_int_equal(policy_decode(&q, out, n), 0);
+    assert_int_equal(policy_encode(&q, again, LIMIT_POLICY_BYTES), n);
+    assert_memory_equal(out, again, n);
+    policy_done(&q);
+    for (size_t i = 0; i < n; i++)
+        assert_int_not_equal(policy_decode(&q, out, i), 0);
+    policy_done(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prefixes_are_exact_at_both_edges), cmocka_unit_test(kinds_of_addresses),
+        cmocka_unit_test(what_is_written_for_an_address),   cmocka_unit_test(names_are_brought_to_one_form),
+        cmocka_unit_test(the_first_rule_that_matches_decides), cmocka_unit_test(lists_of_modal),
+        cmocka_unit_test(travels_and_is_checked),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
