@@ -50,9 +50,10 @@ def test_five_superblocks_of_its_own(api, pair):
     mine, other = ({m[0] for m in mounts(api, sb)} for sb in pair)
     assert len(mine - other) == 5
     shared = [m for m in mounts(api, pair[0]) if m[0] in other]
-    # What is shared is the tmpfs of device nodes and /sys, and the host's sysfs; all of it read-only.
+    # What is shared is the tmpfs of device nodes, /sys and what stands for files of /proc, and the host's sysfs; all of it read-only.
     assert {m[4] for m in shared} <= {"tmpfs", "sysfs"} and len({m[0] for m in shared}) <= 2
-    assert all(m[2].startswith("/sys") or m[2] in {f"/dev/{n}" for n in NODES} for m in shared)
+    files = {f"/dev/{n}" for n in NODES} | {f"/proc/{n}" for n in ("meminfo", "stat", "loadavg")}
+    assert all(m[2].startswith("/sys") or m[2] in files for m in shared)
     assert all("ro" in m[3] for m in shared)
 
 
