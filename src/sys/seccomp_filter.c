@@ -136,7 +136,11 @@ static void emit(struct program *p, uint16_t code, uint8_t jt, uint8_t jf, uint3
 
 static void emit_answer(struct program *p, int error)
 {
-    emit(p, BPF_RET | BPF_K, 0, 0, error == 0 ? SECCOMP_RET_ALLOW : SECCOMP_RET_ERRNO | (uint32_t)error);
+    uint32_t answer = error == 0                  ? SECCOMP_RET_ALLOW
+                      : error == SECCOMP_LEFT_OUT ? SECCOMP_RET_ERRNO
+                                                  : SECCOMP_RET_ERRNO | (uint32_t)error;
+
+    emit(p, BPF_RET | BPF_K, 0, 0, answer);
 }
 
 /* Half of an argument: both architectures are little-endian. */

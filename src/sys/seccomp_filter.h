@@ -25,6 +25,9 @@ enum seccomp_test { SECCOMP_EQ, SECCOMP_ANY, SECCOMP_INT };
 /* Calls that nothing is said about fail with `default_errno`; 0 lets them through. NULL = no memory. */
 struct seccomp_filter *seccomp_filter_new(enum seccomp_arch arch, int default_errno);
 void seccomp_filter_free(struct seccomp_filter *f);
+/* Instead of an errno: the call is left out and answers 0. */
+#define SECCOMP_LEFT_OUT 0x1000
+
 /* `error` 0 allows the call, else it fails with that errno. */
 int seccomp_filter_add(struct seccomp_filter *f, int error, const char *name);
 /* The same if argument `arg` passes the test. Tests of a call are made in the order in which they are added; if none passes, what

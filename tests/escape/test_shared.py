@@ -55,3 +55,9 @@ def test_project_ids_are_taken(api):
         assert text["exec"]["exit"]["code"] != 0
         inside, outside, count = text["stdout"].splitlines()[0].split()
         assert inside == "0" and int(outside) > 0 and count == "65536"
+
+
+def test_sync_leaves_the_host_alone(api):
+    """sync(2) would write back every file system of the host; inside it succeeds and does nothing (tests/unit/seccomp_filter_test.c)."""
+    with api.sandbox() as sb:
+        assert api.run(sb, ["sh", "-c", "sync && echo x > /f && sync /f && cat /f"])["stdout"] == "x\n"

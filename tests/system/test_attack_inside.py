@@ -15,6 +15,7 @@ import tarfile
 import threading
 import time
 
+import httpx
 import pytest
 
 DELETE_S = 5.0
@@ -396,6 +397,70 @@ def test_swapped_directories_never_lead_to_the_host(api, daemon):
                 assert b"host" not in r.content or b'"hostname"' in r.content
         assert snapshot(canary) == before
         assert any(s < 300 for s in seen)
+
+
+INJECT = r"""
+import os
+words = [b"{}\n", b"[" * 60000 + b"\n", b'{"size": -1, "mode": -1, "offset": -9, "length": -5}\n', b'{"size": 18446744073709551616, "length": 1e400}\n',
+         b'{"size": 3, "length": 3, "mode": 420}\nHTTP/1.1 200 OK\r\nx-evil: 1\r\ncontent-length: 0\r\n\r\n', b"\0" * 5000, b"\xff\xfe" * 4000,
+         b'{"error": "x\r\nx-evil: 1\r\n", "code": "ok"}\n', b'{"items": [{"name": "\\ud800", "size": "x"}], "sha256": 5}\n', b"x" * 70000, b"event: exit\ndata: {}\n\n"]
+n = 0
+while True:
+    for p in os.listdir("/proc"):
+        if not p.isdigit():
+            continue
+        try:
+            if b"fs-tools" not in open(f"/proc/{p}/cmdline", "rb").read():
+                continue
+            for fd in (1, 2):
+                f = os.open(f"/proc/{p}/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK)
+                n += 1
+                try:
+                    os.write(f, words[n % len(words)])
+                finally:
+                    os.close(f)
+        except OSError:
+            pass
+"""
+
+
+def test_what_is_put_into_a_helpers_answer_harms_its_own_sandbox_alone(api, daemon):
+    """Root inside may write into the pipes of the file helper: what comes out of them is never more than that sandbox's answer."""
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w") as t:
+        t.addfile(tarfile.TarInfo("f"), io.BytesIO())
+    with attacked(api) as url, api.sandbox() as other:
+        there = f"/v1/sandboxes/{other.id}/files"
+        assert api.put(there, params={"path": "/mine"}, content=b"mine").status_code == 201
+        start(api, url, "python3", "-c", INJECT, stdout="drop", stderr="drop")
+        start(api, url, "python3", "-c", INJECT, stdout="drop", stderr="drop")
+        before = daemon.pids("control"), daemon.pids("node")
+        odd = 0
+        for i in range(12):
+            for call in (
+                lambda: api.put(url + "/files", params={"path": "/tmp/f"}, content=b"abc"),
+                lambda: api.get(url + "/files", params={"path": "/tmp/f"}),
+                lambda: api.get(url + "/files", params={"path": "/usr/bin/python3"}, headers={"range": "bytes=1-70000"}),
+                lambda: api.get(url + "/files/list", params={"path": "/usr", "depth": 2}),
+                lambda: api.get(url + "/files/stat", params={"path": "/etc"}),
+                lambda: api.get(url + "/files/hash", params={"path": "/usr/bin/python3"}),
+                lambda: api.get(url + "/files/archive", params={"path": "/etc"}),
+                lambda: api.put(url + "/files/archive", params={"path": "/tmp/a"}, content=tar.getvalue()),
+                lambda: api.post(url + "/files/batch", json={"ops": [{"op": "stat", "path": "/etc"}, {"op": "list", "path": "/usr"}]}),
+                lambda: api.get(url + "/files/watch", params={"path": "/tmp", "timeout_s": 0.2}),
+            ):
+                try:
+                    r = call()
+                    odd += r.status_code >= 400
+                    assert "x-evil" not in r.headers and r.headers["x-request-id"].startswith("rq-"), r.headers
+                except (httpx.RemoteProtocolError, httpx.ReadError):
+                    odd += 1                        # broken off: the answer was not what its head had said
+                # On the same connection, if it lives: the next answer is its own request's.
+                assert api.get("/v1/health").json()["status"] == "ok"
+            r = api.get(there, params={"path": "/mine"})
+            assert (r.status_code, r.content) == (200, b"mine")
+        assert odd > 0, "nothing was written into any answer"
+        assert (daemon.pids("control"), daemon.pids("node")) == before
 
 
 def test_special_files_do_not_hold_the_helper(api):

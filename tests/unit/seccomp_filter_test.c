@@ -63,6 +63,8 @@ static int run(uint32_t arch, uint32_t nr, const uint64_t *args)
         case BPF_RET | BPF_K:
             if (i->k == SECCOMP_RET_ALLOW)
                 return 0;
+            if (i->k == SECCOMP_RET_ERRNO)
+                return SECCOMP_LEFT_OUT;
             assert_int_equal(i->k & SECCOMP_RET_ACTION_FULL, SECCOMP_RET_ERRNO);
             return (int)(i->k & SECCOMP_RET_DATA);
         default:
@@ -167,6 +169,9 @@ static void tenants(void **state)
             }
             protocols(arch, nest);
             terminals(arch);
+            expect(arch, "sync", 0, SECCOMP_LEFT_OUT);
+            expect(arch, "syncfs", 0, 0);
+            expect(arch, "fsync", 0, 0);
             expect(arch, "personality", 0x0040000, 0);
             expect(arch, "personality", 0x0400000, ENOSYS);     /* READ_IMPLIES_EXEC */
             expect(arch, "personality", 0xffffffff, 0);
