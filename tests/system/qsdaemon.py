@@ -237,8 +237,12 @@ class Daemon:
 
     def delete_all(self):
         with contextlib.suppress(httpx.TransportError, KeyError, ValueError):
-            for sb in self.api.get("/v1/sandboxes", params={"state": "any", "limit": 1000}).json()["items"]:
-                self.api.delete(f"/v1/sandboxes/{sb['id']}")
+            for _ in range(50):
+                items = self.api.get("/v1/sandboxes", params={"state": "any", "limit": 1000}).json()["items"]
+                if not items:
+                    break
+                for sb in items:
+                    self.api.delete(f"/v1/sandboxes/{sb['id']}")
 
     # --- faults
 
