@@ -11,6 +11,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 
 import grpclib.client
@@ -77,6 +78,10 @@ def images():
     assert modal.Image.from_name(by_name).build(app).object_id == image.object_id
     assert modal.Image.from_id(image.object_id).build(app).object_id == image.object_id
     assert isinstance(list(image._logs()), list)
+    with tempfile.TemporaryDirectory() as d:
+        local = pathlib.Path(d) / "file"
+        local.write_text(by_name)
+        image.add_local_file(local, "/etc/local", copy=True).build(app)
     extra = modal.Image.from_registry(os.environ["QS_EXTRA_IMAGE"])
     extra.build(app)
     modal.experimental.image_delete(extra.object_id)
