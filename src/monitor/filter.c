@@ -31,7 +31,9 @@ static const int allowed[] = {
     /* messages of init, the keeper and the node, with descriptors; new connections of the node */
     SYS_recvmsg, SYS_sendmsg, SYS_recvfrom, SYS_accept4, SYS_getsockopt, SYS_memfd_create, SYS_munmap,
     /* a port inside, for a tunnel */
-    SYS_connect, SYS_shutdown,
+    SYS_connect,
+    /* the network's sockets, when it goes */
+    SYS_shutdown,
     /* the event loop and its clock */
     SYS_epoll_pwait, SYS_epoll_ctl, SYS_clock_gettime, SYS_rt_sigreturn, SYS_restart_syscall,
     /* pipes and their bytes; the spool; files of the run directory and of control groups */
