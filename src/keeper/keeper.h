@@ -4,12 +4,13 @@
  * main.c      start, stop, the order of things
  * start.c     directories, users, sockets, programs
  * trees.c     the btrfs of writable trees          scaffold.c  the layer of ours
- * objects.c   device nodes and the /sys tree
- * filter.c    syscall filters: the keeper's own, and the one of sandboxes
+ * objects.c   device nodes, figures, the /sys tree   view.c      a file tree for each role (role_view.c says which)
+ * filter.c    syscall filters: the keeper's and the spawner's; tenant_filter.c: the one of sandboxes
  * spawner.c   a second process that makes every other process, so that this one may do neither
  * roles.c     control, node, egress, image: start, restart, stop
  * request.c   keeper.sock: messages in, replies out
- * sandbox.c   create, end, destroy                 ledger.c    what must be known after a restart
+ * sandbox.c   create, end, destroy                 configure.c what a monitor is given
+ * ledger.c    what must be known after a restart
  * budget.c    memory that is set aside            cpus.c      which processors a sandbox runs on
  * recover.c   the state found at start             sweep.c     control groups to be removed
  * runtime/    cgroup.c the control groups; slot.c builds a slot; pool.c keeps slots ready;

@@ -21,6 +21,7 @@
 #include "ipc/channel.h"
 #include "ipc/wire.h"
 #include "keeper/budget.h"
+#include "keeper/configure.h"
 #include "keeper/cpus.h"
 #include "keeper/keeper.h"
 #include "keeper/roles.h"
@@ -324,104 +325,6 @@ static void channel_ready(struct watch *w, uint32_t events)
     configured(s, error);
 }
 
-/* Descriptors for CONFIGURE, in its order: they are closed once they are sent. */
-struct kit {
-    int fds[LIMIT_LAYERS + 8];
-    int n;
-};
-
-static void kit_done(struct kit *k)
-{
-    for (int i = 0; i < k->n; i++)
-        fd_close(&k->fds[i]);
-    k->n = 0;
-}
-
-static int make_run_dir(const char *id, uint32_t slot, int *ret_fd, struct err *e)
-{
-    if (mkdirat(keeper.runs_fd, id, 0700) < 0)
-        return err_sys(e, errno, "make the run directory of %s", id);
-    auto_close int fd = openat(keeper.runs_fd, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    /* The monitor writes, the node reads; what the monitor makes is the node's group's. */
-    if (fd < 0 || fchown(fd, slot_monitor_uid(slot), keeper.users[ROLE_NODE].gid) < 0 ||
-        fchmod(fd, 02770) < 0)
-        return err_sys(e, errno, "set up the run directory of %s", id);
-    *ret_fd = take_fd(&fd);
-    return 0;
-}
-
-static int put_layers(struct kit *k, const struct keeper_create *m, int userns, struct err *e)
-{
-    if (rootfs_scaffold(userns, &k->fds[k->n], e) < 0)
-        return -1;
-    k->n++;
-    for (uint32_t i = 0; i < m->nlayers; i++, k->n++)
-        if (rootfs_layer(m->layers[i], userns, &k->fds[k->n], e) < 0)
-            return -1;
-    return 0;
-}
-
-static int assemble(struct sandbox *s, int userns, struct kit *k, struct err *e)
-{
-    const struct keeper_create *m = s->want;
-    int pair[2];
-
-    if (make_run_dir(m->sandbox, s->entry.slot, &k->fds[k->n], e) < 0)
-        return -1;
-    k->n++;
-    int r = chan_pair(pair);
-    if (r < 0)
-        return err_sys(e, -r, "make the first connection of %s", m->sandbox);
-    k->fds[k->n++] = pair[0];
-    s->node_end = pair[1];
-    if (rootfs_tree_make(m->sandbox, m->delta, m->disk_bytes, userns, &k->fds[k->n], e) < 0)
-        return -1;
-    k->n++;
-    if (put_layers(k, m, userns, e) < 0)
-        return -1;
-    bool nest = (m->options & KEEPER_USER_NAMESPACES) != 0;
-    k->fds[k->n] = fcntl(nest ? keeper.nested_filter : keeper.tenant_filter, F_DUPFD_CLOEXEC, 3);
-    if (k->fds[k->n] < 0)
-        return err_sys(e, errno, "hand over the filter");
-    k->n++;
-    return 0;
-}
-
-/* Its pages count for the memory limit: half of that, as it is of a machine's memory by the kernel's own rule. */
-static uint64_t shm_bytes(uint64_t memory_bytes)
-{
-    return (memory_bytes != 0 ? memory_bytes : keeper.memory_bytes) / 2;
-}
-
-static int send_configure(struct sandbox *s, const struct kit *k, struct err *e)
-{
-    const struct keeper_create *m = s->want;
-    struct keeper_configure c = {
-        .node_uid = keeper.users[ROLE_NODE].uid,
-        .nlayers = m->nlayers + 1,
-        .memory_bytes = m->r.memory_bytes,
-        .shm_bytes = shm_bytes(m->r.memory_bytes),
-        .deadline_ms = m->deadline_ms,
-        .idle_ms = m->idle_ms,
-        .grace_ms = m->grace_ms,
-        .log_bytes = m->log_bytes,
-        .spool_bytes = m->spool_bytes,
-        .oom = m->oom,
-        .options = m->options,
-    };
-    uint8_t bytes[1024];
-
-    cpus_take(&s->cpus, m->r.cpu_milli);
-    cpus_set(&s->cpus, c.cpus);
-    memcpy(c.sandbox, m->sandbox, sizeof c.sandbox);
-    memcpy(c.hostname, m->hostname, sizeof c.hostname);
-    size_t n = keeper_configure_encode(&c, bytes, sizeof bytes);
-    if (n == 0)
-        return err_set(e, ERR_INTERNAL, "configuration of %s does not fit", m->sandbox);
-    int r = chan_send(s->chan, KEEPER_CONFIGURE, 1, bytes, n, k->fds, k->n);
-    return r < 0 ? err_sys(e, -r, "configure the monitor of %s", m->sandbox) : 0;
-}
-
 static int write_entry(struct sandbox *s, const struct slot *slot, struct err *e)
 {
     struct ledger_entry *l = &s->entry;
@@ -455,7 +358,7 @@ static int take_slot(struct sandbox *s, struct slot *slot, struct err *e)
 static int begin(struct sandbox *s, struct slot *slot, struct err *e)
 {
     const struct keeper_create *m = s->want;
-    struct kit k = {.n = 0};
+    struct configure_kit k = {.n = 0};
 
     set_phase(s, CONFIGURING);
     int r = take_slot(s, slot, e);
@@ -465,10 +368,10 @@ static int begin(struct sandbox *s, struct slot *slot, struct err *e)
     if (r == 0)
         r = cg_limit(&keeper.cg, s->entry.slot, &m->r, e);
     if (r == 0)
-        r = assemble(s, slot->userns, &k, e);
+        r = configure_assemble(&k, m, s->entry.slot, slot->userns, &s->node_end, e);
     if (r == 0)
-        r = send_configure(s, &k, e);
-    kit_done(&k);
+        r = configure_send(&k, m, &s->cpus, s->chan, e);
+    configure_kit_done(&k);
     return r;
 }
 
