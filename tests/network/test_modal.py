@@ -1,0 +1,64 @@
+"""
+Modal's forms of network access, at create (the mapping is a unit test) and changed while the sandbox runs.
+"""
+
+import pytest
+
+import world as w
+from routerclient import Router, RouterError, teach
+from test_policy import body, get, tls
+
+OPEN, BLOCKED, ALLOWLIST = 1, 2, 3
+
+
+@pytest.fixture
+def modal(daemon, api):
+    teach(daemon)
+    with api.sandbox(network="open") as sb:
+        router = Router(daemon, sb.id)
+
+        def change(kind, cidrs=(), domains=()):
+            router.TaskSetNetworkAccess(network_access={"network_access_type": kind, "allowed_cidrs": list(cidrs),
+                                                        "allowed_domains": list(domains)})
+        yield sb, change
+        router.close()
+
+
+def test_a_live_change(api, world, modal):
+    sb, change = modal
+    assert body(tls(api, sb, "evil.test"))["address"] == w.EVIL
+    change(ALLOWLIST, domains=["allowed.test", "*.wild.test"])
+    world.clear()
+    assert body(tls(api, sb, "allowed.test"))["address"] == w.ALLOWED
+    assert body(tls(api, sb, "www.wild.test"))["address"] == w.ALLOWED
+    assert not tls(api, sb, "allowed.test", port=8443)["ok"]       # names count on port 443 alone
+    assert not tls(api, sb, "evil.test", address=w.EVIL)["ok"]
+    change(ALLOWLIST, cidrs=["93.184.216.35/31"], domains=["allowed.test"])     # host bits are cut off
+    assert body(get(api, sb, "x.test", address=w.OTHER))["address"] == w.OTHER
+    assert body(tls(api, sb, "allowed.test"))["address"] == w.ALLOWED
+    change(ALLOWLIST)
+    assert not tls(api, sb, "allowed.test", address=w.ALLOWED)["ok"]
+    change(BLOCKED)
+    assert not get(api, sb, "x.test", address=w.OTHER)["ok"]
+    assert not world.went_to(w.EVIL)
+    change(OPEN)
+    assert body(tls(api, sb, "evil.test"))["address"] == w.EVIL
+
+
+def test_what_cannot_be_allowed(api, modal):
+    sb, change = modal
+    for cidrs, domains in ((["10.0.0.0/33"], []), ([], ["a b"]), ([], ["1.2.3.4"])):
+        with pytest.raises(RouterError) as e:
+            change(ALLOWLIST, cidrs, domains)
+        assert e.value.name == "INVALID_ARGUMENT" and (cidrs + domains)[0] in e.value.text
+    assert body(tls(api, sb, "evil.test"))["address"] == w.EVIL
+
+
+def test_blocked_is_for_good(api, daemon):
+    teach(daemon)
+    with api.sandbox() as sb:
+        router = Router(daemon, sb.id)
+        with pytest.raises(RouterError) as e:
+            router.TaskSetNetworkAccess(network_access={"network_access_type": OPEN})
+        assert e.value.name == "FAILED_PRECONDITION"
+        router.close()
