@@ -27,6 +27,7 @@ int cmd_create(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_exec(int argc, char **argv);
 int cmd_sh(int argc, char **argv);
+int cmd_port(int argc, char **argv);
 int cmd_ps(int argc, char **argv);
 int cmd_cp(int argc, char **argv);
 int cmd_logs(int argc, char **argv);
@@ -78,8 +79,9 @@ int collection_remove(const struct cmd *d, const char *collection, int argc, cha
 
 /* Of a sandbox; strings as typed. */
 struct sandbox_args {
-    const char *image, *app, *name, *cpu, *memory, *pids, *disk, *timeout, *idle;
+    const char *image, *app, *name, *cpu, *memory, *oom, *pids, *nofile, *disk, *timeout, *idle;
     struct arg_list tags;
+    bool user_namespaces, no_new_privileges;
 };
 #define SANDBOX_ARGS(s)                                                                                               \
     {'I', "image", ARG_TEXT, &(s).image, "IMAGE", "image id or name (default base)"},                                 \
@@ -87,11 +89,15 @@ struct sandbox_args {
     {0, "app", ARG_TEXT, &(s).app, "APP", "group of sandboxes (default default)"},                                    \
     {0, "cpu", ARG_TEXT, &(s).cpu, "CORES", "limit of processor time, e.g. 1.5"},                                     \
     {'m', "memory", ARG_TEXT, &(s).memory, "MB", "limit of memory"},                                                  \
+    {0, "oom", ARG_TEXT, &(s).oom, "WHAT", "ends when memory is out: exec (default), sandbox or process"},            \
     {0, "pids", ARG_TEXT, &(s).pids, "N", "limit of processes and threads"},                                          \
+    {0, "nofile", ARG_TEXT, &(s).nofile, "N", "limit of open files of a process"},                                    \
     {0, "disk", ARG_TEXT, &(s).disk, "MB", "limit of what may be written"},                                           \
     {0, "timeout", ARG_TEXT, &(s).timeout, "SECONDS", "longest life of the sandbox; 'none' for no limit"},            \
     {0, "idle-timeout", ARG_TEXT, &(s).idle, "SECONDS", "end after so long without activity; 'none' for never"},      \
-    {0, "tag", ARG_LIST, &(s).tags, "KEY=VALUE", "a tag; may be repeated"}
+    {0, "tag", ARG_LIST, &(s).tags, "KEY=VALUE", "a tag; may be repeated"},                                           \
+    {0, "user-namespaces", ARG_FLAG, &(s).user_namespaces, NULL, "let programs bring a sandbox of their own"},        \
+    {0, "no-new-privileges", ARG_FLAG, &(s).no_new_privileges, NULL, "sudo and other setuid programs gain nothing"}
 
 /* Of a command. */
 struct command_args {

@@ -138,9 +138,15 @@ json_t *sandbox_body(const struct sandbox_args *s, struct err *e)
     put_text(body, "image", s->image);
     put_text(body, "app", s->app);
     put_text(body, "name", s->name);
+    put_text(body, "oom", s->oom);
+    if (s->user_namespaces)
+        json_object_set_new(body, "user_namespaces", json_true());
+    if (s->no_new_privileges)
+        json_object_set_new(body, "no_new_privileges", json_true());
     if (put_number(body, "cpu", "--cpu", s->cpu, false, e) < 0 ||
         put_number(body, "memory_mb", "--memory", s->memory, true, e) < 0 ||
         put_number(body, "pids", "--pids", s->pids, true, e) < 0 ||
+        put_number(body, "nofile", "--nofile", s->nofile, true, e) < 0 ||
         put_number(body, "disk_mb", "--disk", s->disk, true, e) < 0 ||
         put_number(body, "timeout_s", "--timeout", s->timeout, false, e) < 0 ||
         put_number(body, "idle_timeout_s", "--idle-timeout", s->idle, false, e) < 0 ||

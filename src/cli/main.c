@@ -19,6 +19,7 @@ static const struct {
     {"sh", cmd_sh, "open a shell in a sandbox"},
     {"ps", cmd_ps, "list sandboxes"},
     {"cp", cmd_cp, "copy files and directories in and out"},
+    {"port", cmd_port, "open ports of a sandbox to the outside and list them"},
     {"logs", cmd_logs, "print what the entry point has written"},
     {"kill", cmd_kill, "end sandboxes, keeping their record"},
     {"rm", cmd_rm, "end sandboxes and remove them"},

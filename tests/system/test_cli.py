@@ -43,7 +43,7 @@ def box(cli):
 
 
 FAMILIES = {"image": ("import", "ls", "rm"), "token": ("create", "ls", "rm")}
-COMMANDS = [(c,) for c in ("run", "create", "exec", "sh", "ps", "cp", "logs", "kill", "rm", "inspect", *FAMILIES)]
+COMMANDS = [(c,) for c in ("run", "create", "exec", "sh", "ps", "cp", "port", "logs", "kill", "rm", "inspect", *FAMILIES)]
 COMMANDS += [(f, c) for f, names in FAMILIES.items() for c in names]
 
 
@@ -406,3 +406,28 @@ def test_mistakes_are_answered_with_what_helps(cli, box):
         r = cli(*command)
         assert r.returncode in (1, 125) and r.stdout == b""
         assert one_line(r).startswith("quicksand: " + words), r.stderr
+
+
+def test_options_of_a_sandbox(cli):
+    r = cli("run", "--nofile", "100", "--user-namespaces", "--", "sh", "-c", "ulimit -n; unshare -r id -u", check=0)
+    assert r.stdout == b"100\n0\n"
+    r = cli("run", "--no-new-privileges", "--", "grep", "NoNewPrivs", "/proc/self/status", check=0)
+    assert r.stdout.split() == [b"NoNewPrivs:", b"1"]
+    r = cli("run", "--oom", "nothing", "--", "true")
+    assert r.returncode == 125 and "oom" in one_line(r)
+
+
+def test_a_port_is_opened_and_listed(cli, box):
+    cli("exec", box, "sh", "-c", "cd /srv && echo page > page && python3 -m http.server 8000 --bind 127.0.0.1 >/dev/null 2>&1 &", check=0)
+    assert cli("port", box, check=0).stdout.split() == [b"PORT", b"KIND", b"URL", b"WITHOUT", b"TLS"]
+    row = cli("port", "-k", "raw", box, "8000", check=0).stdout.decode().splitlines()[1].split()
+    assert row[:2] == ["8000", "raw"]
+    give_up = time.monotonic() + 30
+    while True:
+        r = subprocess.run(["curl", "-fsS", f"http://{row[3]}/page"], capture_output=True)
+        if r.returncode == 0 or time.monotonic() > give_up:
+            break
+        time.sleep(0.2)
+    assert r.stdout == b"page\n", r.stderr
+    assert "port" in one_line(cli("port", box, "70000"))
+    assert "whole number" in one_line(cli("port", box, "http"))
