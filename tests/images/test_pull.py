@@ -2,8 +2,11 @@
 Pulling images from a registry of Debian's packages: forms of layers, platforms, digests, whiteouts, names.
 """
 
+import time
+
 import pytest
 
+import helpers
 from registry import Image, tar_of
 
 BASE = {"bin": ("dir", 0o755), "bin/tool": b"tool", "etc/conf": b"one", "etc/gone": b"x", "data/old": b"old", "data/sub/old": b"old"}
@@ -141,3 +144,53 @@ def test_garbage(images, registry):
     assert go["id"] in [i["image"] for i in r["images"]]
     assert images.api.get(f"/v1/images/{go['id']}").status_code == 404
     assert images.get(keep["id"])["id"] == keep["id"]
+
+
+def test_a_pull_that_is_killed_goes_on(registry, make_daemon):
+    """Twenty layers; the image role, then every daemon, is killed in the middle: what was complete is used by the next pull."""
+    layers = [tar_of({f"d{i}/f{k}": bytes([i + 1, k]) * 100_000 for k in range(10)}) for i in range(20)]
+    registry.push(Image(layers, "plain"), "big:1", skopeo=False)
+    daemon = make_daemon(supervised=True, registry_insecure=registry.host)
+    images = helpers.Images(daemon)
+    ref = f"{registry.host}/big:1"
+
+    def complete():
+        return [p for p in (daemon.data_dir / "layers").iterdir() if len(p.name) == 64]
+
+    before = len(complete())
+    op = images.begin_pull(ref)
+    wait_until(lambda: len(complete()) >= before + 3)
+    daemon.kill_role("image")
+    assert images.wait(op)["state"] in ("failed", "succeeded")
+    op = images.begin_pull(ref, refresh=True)
+    daemon.hold_down()
+    daemon.let_up()
+    ended = images.wait(op)
+    assert ended["state"] == "failed" and "restarted" in ended["error"]["message"], ended
+    have = len(complete()) - before
+    assert have >= 3
+    op = images.wait(images.begin_pull(ref, refresh=True))
+    assert op["state"] == "succeeded", op
+    assert sum("is there already" in line for line in images.log(op)) >= have
+    with images.box(op["image"]) as box:
+        assert box.read("/d19/f9") == bytes([20, 9]) * 100_000 and box.read("/d0/f0") == bytes([1, 0]) * 100_000
+    assert images.staged() == []
+
+
+@pytest.mark.long
+def test_a_gibibyte_in_twenty_layers(images, registry):
+    """Its start takes no longer for being large: nothing is copied."""
+    import random
+    layers = [tar_of({f"big{i}": random.Random(i).randbytes(54_000_000)}) for i in range(20)]
+    registry.push(Image(layers, "plain"), "gib:1", skopeo=False)
+    image = images.pull(f"{registry.host}/gib:1")
+    assert image["size_bytes"] == 20 * 54_000_000
+    with images.box(image["id"]) as box:
+        assert box.stat("/big19")["size"] == 54_000_000
+
+
+def wait_until(condition, seconds=120):
+    give_up = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
