@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/image_config.h"
 #include "core/internal.h"
 #include "core/life.h"
 #include "json/json.h"
@@ -81,10 +82,52 @@ static int keep_context(struct image_import *im, struct image_row *row, struct e
     return store_step_put(im->core->store, key, im->reply->layer, clock_wall_us(), e);
 }
 
+/* An archive with an image in it: what the caller gave goes before what the image says. */
+static int fill_from_archive(struct image_import *im, struct image_row *row, struct err *e)
+{
+    auto_json *layers = json_array();
+    char *workdir = row->workdir, *user = row->user;
+
+    row->workdir = row->user = NULL;
+    if (image_config_read(im->reply->config != NULL ? im->reply->config : "", row, e) < 0) {
+        free(workdir);
+        free(user);
+        return -1;
+    }
+    auto_json *env = js_parse(row->env, strlen(row->env), 4 * LIMIT_JSON_BODY, e);
+    auto_json *more = js_parse(im->env, strlen(im->env), 4 * LIMIT_JSON_BODY, e);
+    (void)json_object_update(env, more);
+    free(row->env);
+    row->env = js_text(env, false);
+    if (workdir != NULL) {
+        free(row->workdir);
+        row->workdir = workdir;
+    }
+    if (user != NULL) {
+        free(row->user);
+        row->user = user;
+    }
+    if (im->reply->n_layers > LIMIT_LAYERS)
+        return err_set(e, ERR_TOO_LARGE, "the image has %zu layers, at most %d can be mounted", im->reply->n_layers, LIMIT_LAYERS);
+    for (size_t i = 0; i < im->reply->n_layers; i++) {
+        const Quicksand__Node__Layer *l = im->reply->layers[i];
+        (void)json_array_append_new(layers, json_string(l->layer));
+        if (store_layer_put(im->core->store, l->layer, (int64_t)l->bytes, (int64_t)l->files, row->created_us, e) < 0)
+            return -1;
+    }
+    free(row->layers);
+    row->layers = js_text(layers, false);
+    (void)snprintf(row->digest, sizeof row->digest, "%s", im->reply->digest != NULL ? im->reply->digest : "");
+    return 0;
+}
+
 static int keep(struct image_import *im, struct image_row *row, struct err *e)
 {
     struct store *s = im->core->store;
+    bool is_archive = im->reply->n_layers > 0;
 
+    if (im->is_context && is_archive)
+        return err_set(e, ERR_INVALID, "the archive is an image with its layers, not the files of a build");
     if (im->is_context)
         return keep_context(im, row, e);
 
@@ -99,12 +142,19 @@ static int keep(struct image_import *im, struct image_row *row, struct err *e)
     row->user = im->user != NULL ? mem_strdup(im->user) : NULL;
     if (store_begin(s, STORE_DURABLE, e) < 0)
         return -1;
-    if (store_image_insert(s, row, e) < 0 ||
-        store_layer_put(s, im->reply->layer, row->size_bytes, row->files, row->created_us, e) < 0 ||
+    if ((is_archive ? fill_from_archive(im, row, e)
+                    : store_layer_put(s, im->reply->layer, row->size_bytes, row->files, row->created_us, e)) < 0 ||
+        store_image_insert(s, row, e) < 0 || (is_archive && store_image_measure(s, row->id, e) < 0) ||
         (im->name != NULL && store_image_name(s, im->name, row->id, e) < 0) ||
         store_commit(s, e) < 0) {
         store_rollback(s);
         return -1;
+    }
+    if (is_archive) {                   /* its size is that of layers which may have been here */
+        char id[ID_SIZE];
+        memcpy(id, row->id, sizeof id);
+        image_row_done(row);
+        return store_image_get(s, id, row, e);
     }
     auto_json *names = im->name != NULL ? json_pack("[s]", im->name) : json_array();
     row->names = js_text(names, false);

@@ -19,6 +19,7 @@
 #include "image/copy.h"
 #include "image/fold.h"
 #include "image/layer.h"
+#include "image/load.h"
 #include "image/pull.h"
 #include "image/unpack.h"
 #include "ipc/channel.h"
@@ -101,10 +102,21 @@ static int unpack(const struct job *job, struct chan_msg *m, struct image_done *
 
     if (m->nfds != 1 || image_unpack_decode(&request, m->data, m->len) < 0)
         return err_set(e, ERR_MALFORMED, "not a request of this version, or without its pipe");
-    if (confine_unpacker(e) < 0 ||
-        layer_unpack(job, m->fds[0], UNPACK_ROOT, &(struct unpack_limits){request.max_bytes, request.max_files}, NULL,
-                     tell_progress, &running, &counts, ret->layer, e) < 0)
+    const struct unpack_limits limits = {request.max_bytes, request.max_files};
+    auto_close int staging = -1;
+    auto_close int root = -1;
+    if (confine_unpacker(e) < 0 || layer_unpack_staged(job, m->fds[0], UNPACK_ROOT, &limits, NULL, tell_progress, &running, &counts,
+                                                       ret->layer, &staging, &root, e) < 0)
         return -1;
+    if (load_is_image(root)) {
+        int r = load_image(job, root, &limits, ret, e);
+        layer_discard(job, staging);
+        return r;
+    }
+    if (layer_publish(job, staging, root, ret->layer, e) < 0) {
+        layer_discard(job, staging);
+        return -1;
+    }
     ret->bytes = counts.bytes;
     ret->files = counts.files;
     describe_left_out(&counts, ret->message, sizeof ret->message);

@@ -95,6 +95,30 @@ static int unpack_staged(const struct job *job, struct source *source, int root,
     return 0;
 }
 
+int layer_unpack_staged(const struct job *job, int fd, enum unpack_kind kind, const struct unpack_limits *limits, const char *expected,
+                        unpack_progress_cb progress, void *arg, struct unpack_counts *ret_counts, char ret_layer[72], int *ret_staging,
+                        int *ret_root, struct err *e)
+{
+    auto_close int staging = -1;
+    auto_close int root = -1;
+
+    struct source *source = source_new(fd, job->conn, job->alive, e);
+    if (source == NULL)
+        return -1;
+    int r = layer_stage(job, &staging, &root, e);
+    if (r == 0)
+        r = unpack_staged(job, source, root, kind, limits, expected, progress, arg, ret_counts, ret_layer, e);
+    source_free(source);
+    if (r < 0) {
+        if (staging >= 0)
+            layer_discard(job, staging);
+        return -1;
+    }
+    *ret_staging = take_fd(&staging);
+    *ret_root = take_fd(&root);
+    return 0;
+}
+
 int layer_unpack(const struct job *job, int fd, enum unpack_kind kind, const struct unpack_limits *limits, const char *expected,
                  unpack_progress_cb progress, void *arg, struct unpack_counts *ret_counts, char ret_layer[72], struct err *e)
 {
@@ -102,21 +126,25 @@ int layer_unpack(const struct job *job, int fd, enum unpack_kind kind, const str
     auto_close int root = -1;
     char layer[72];
 
-    struct source *source = source_new(fd, job->conn, job->alive, e);
-    if (source == NULL)
+    if (layer_unpack_staged(job, fd, kind, limits, expected, progress, arg, ret_counts, layer, &staging, &root, e) < 0)
         return -1;
-    int r = layer_stage(job, &staging, &root, e);
-    if (r == 0)
-        r = unpack_staged(job, source, root, kind, limits, expected, progress, arg, ret_counts, layer, e);
-    if (r == 0)
-        r = layer_publish(job, staging, root, layer, e);
-    source_free(source);
-    if (r < 0) {
-        if (staging >= 0)
-            layer_discard(job, staging);
+    if (layer_publish(job, staging, root, layer, e) < 0) {
+        layer_discard(job, staging);
         return -1;
     }
     if (ret_layer != NULL)
         memcpy(ret_layer, layer, 72);
     return 0;
+}
+
+int layer_make_empty(const struct job *job, struct err *e)
+{
+    auto_close int staging = -1;
+    auto_close int root = -1;
+
+    if (layer_is_there(job, LAYER_EMPTY))
+        return 0;
+    if (layer_stage(job, &staging, &root, e) < 0)
+        return -1;
+    return layer_publish(job, staging, root, LAYER_EMPTY, e);
 }

@@ -15,8 +15,15 @@ int layer_stage(const struct job *job, int *ret_staging, int *ret_root, struct e
 int layer_publish(const struct job *job, int staging, int root, const char *layer, struct err *e);
 /* Removes what was staged and is not to be. */
 void layer_discard(const struct job *job, int staging);
+/* The layer with nothing in it, for images that have none: the SHA-256 of an empty tar. */
+#define LAYER_EMPTY "5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef"
+int layer_make_empty(const struct job *job, struct err *e);
 bool layer_is_there(const struct job *job, const char *layer);
 
+/* As layer_unpack, up to the tree being complete: it is the caller's to publish or to discard. On failure it is gone. */
+int layer_unpack_staged(const struct job *job, int fd, enum unpack_kind kind, const struct unpack_limits *limits, const char *expected,
+                        unpack_progress_cb progress, void *arg, struct unpack_counts *ret_counts, char ret_layer[72], int *ret_staging,
+                        int *ret_root, struct err *e);
 /*
  * Unpacks what can be read from `fd`. The layer's name is the SHA-256 of the uncompressed archive; if `expected` is given and it is
  * another, that is an error. `ret_layer` may be NULL.

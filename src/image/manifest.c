@@ -208,3 +208,31 @@ void manifest_config_done(struct manifest_config *c)
     free(c->text);
     c->text = NULL;
 }
+
+int manifest_archive_read(const void *p, size_t n, struct manifest_archive *ret, struct err *e)
+{
+    auto_json *list = js_parse(p, n, MANIFEST_BYTES_MAX, e);
+    const json_t *image = json_array_get(list, 0), *layers = json_object_get(image, "Layers");
+    json_t *item;
+    size_t i;
+
+    memset(ret, 0, sizeof *ret);
+    if (list == NULL)
+        return err_wrap(e, "manifest.json of the archive");
+    if (json_array_size(list) != 1)
+        return err_set(e, ERR_INVALID, "the archive has %zu images, but one is imported at a time", json_array_size(list));
+    if (!json_is_array(layers) || json_array_size(layers) > MANIFEST_LAYERS_MAX)
+        return err_set(e, ERR_INVALID, "manifest.json of the archive lists no layers, or more than %d", MANIFEST_LAYERS_MAX);
+    if (strlen(text_of(image, "Config")) >= sizeof ret->config || *text_of(image, "Config") == '\0')
+        return err_set(e, ERR_INVALID, "manifest.json of the archive names no configuration");
+    memcpy(ret->config, text_of(image, "Config"), strlen(text_of(image, "Config")));
+    json_array_foreach(layers, i, item)
+    {
+        const char *path = json_is_string(item) ? json_string_value(item) : "";
+        if (*path == '\0' || strlen(path) >= sizeof ret->layers[0])
+            return err_set(e, ERR_INVALID, "the path of layer %zu in manifest.json of the archive is empty or too long", i);
+        memcpy(ret->layers[i], path, strlen(path));
+    }
+    ret->nlayers = (uint32_t)json_array_size(layers);
+    return 0;
+}

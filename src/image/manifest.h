@@ -41,6 +41,13 @@ const char *manifest_machine(void);
 /* `arch` is what is looked for in an index. */
 int manifest_read(const void *p, size_t n, const char *arch, struct manifest *ret, struct err *e);
 int manifest_config_read(const void *p, size_t n, const char *arch, uint32_t nlayers, struct manifest_config *ret, struct err *e);
+/* The one entry of the manifest.json of `docker save`: paths in the archive, bottom first. */
+struct manifest_archive {
+    char config[256];
+    uint32_t nlayers;
+    char layers[MANIFEST_LAYERS_MAX][256];
+};
+int manifest_archive_read(const void *p, size_t n, struct manifest_archive *ret, struct err *e);
 void manifest_config_done(struct manifest_config *c);
 
 #endif

@@ -395,18 +395,6 @@ static void clean_up(struct pull *p)
     fd_close(&p->blobs);
 }
 
-static int make_empty(const struct job *job, struct err *e)
-{
-    auto_close int staging = -1;
-    auto_close int root = -1;
-
-    if (layer_is_there(job, LAYER_EMPTY))
-        return 0;
-    if (layer_stage(job, &staging, &root, e) < 0)
-        return -1;
-    return layer_publish(job, staging, root, LAYER_EMPTY, e);
-}
-
 static int send_layers(struct pull *p, struct err *e)
 {
     auto_free struct image_layers *m = mem_zalloc(sizeof *m);
@@ -421,7 +409,7 @@ static int send_layers(struct pull *p, struct err *e)
         m->layers[m->nlayers++].files = p->files[i];
     }
     if (m->nlayers == 0) {
-        if (make_empty(p->job, e) < 0)
+        if (layer_make_empty(p->job, e) < 0)
             return -1;
         memcpy(m->layers[m->nlayers++].layer, LAYER_EMPTY, sizeof LAYER_EMPTY);
     }

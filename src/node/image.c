@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/ids.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -23,6 +24,7 @@
 
 #define PIPE_BYTES (1024 * 1024)
 #define DELETE_MS 60000
+#define CONFIG_MAX (1024 * 1024)
 
 struct piece {
     struct piece *next;
@@ -39,6 +41,8 @@ struct import {
     bool ended;                 /* the client has sent everything */
     bool deaf;                  /* the role reads no more: its answer is on the way */
     struct piece *head, **tail;
+    struct buf config;          /* of an archive with an image in it */
+    struct image_layers layers; /* nlayers 0 = there was none */
     uint8_t space[LIMIT_CHANNEL_INLINE];
 };
 
@@ -56,6 +60,7 @@ static void free_import(struct op *op)
     close_pipe(im);
     loop_io_free(im->link_io);
     fd_close(&im->link);
+    buf_done(&im->config);
     while (im->head != NULL) {
         struct piece *p = im->head;
         im->head = p->next;
@@ -113,14 +118,45 @@ static void on_pipe(int fd, unsigned what, void *arg)
     pump(arg);
 }
 
+static void reply_image(struct op *op, Quicksand__Node__ImageImportResponse *rs)
+{
+    struct import *im = op->state;
+    uint32_t n = im->layers.nlayers;
+    auto_free Quicksand__Node__Layer *layers = mem_array(n + 1, sizeof *layers);
+    auto_free Quicksand__Node__Layer **list = mem_array(n + 1, sizeof *list);
+
+    for (uint32_t i = 0; i < n; i++) {
+        quicksand__node__layer__init(&layers[i]);
+        layers[i].layer = im->layers.layers[i].layer;
+        layers[i].has_bytes = layers[i].has_files = 1;
+        layers[i].bytes = im->layers.layers[i].bytes;
+        layers[i].files = im->layers.layers[i].files;
+        list[i] = &layers[i];
+    }
+    rs->layers = list;
+    rs->n_layers = n;
+    rs->digest = im->layers.digest;
+    rs->config = (char *)(uintptr_t)buf_str(&im->config);
+    op_reply(op, &rs->base);
+}
+
+/* What an archive with an image in it tells before the end. */
+static bool take_part(struct import *im, const struct chan_msg *m)
+{
+    if (m->type == IMAGE_PIECE)
+        return memchr(m->data, '\0', m->len) == NULL && buf_add(&im->config, m->data, m->len) == 0;
+    return m->type == IMAGE_LAYERS && image_layers_decode(&im->layers, m->data, m->len) == 0;
+}
+
 /* True when the call has been answered. */
 static bool on_reply(struct op *op, const struct chan_msg *m)
 {
+    struct import *im = op->state;
     Quicksand__Node__ImageImportResponse rs = QUICKSAND__NODE__IMAGE_IMPORT_RESPONSE__INIT;
     struct image_done d;
     struct err e;
 
-    if (m->type == IMAGE_PROGRESS)
+    if (m->type == IMAGE_PROGRESS || take_part(im, m))
         return false;
     if (m->type != IMAGE_DONE || image_done_decode(&d, m->data, m->len) < 0) {
         err_set(&e, ERR_INTERNAL, "the image role sent a reply that cannot be read");
@@ -136,7 +172,10 @@ static bool on_reply(struct op *op, const struct chan_msg *m)
     rs.has_bytes = rs.has_files = 1;
     rs.bytes = d.bytes;
     rs.files = d.files;
-    op_reply(op, &rs.base);
+    if (im->layers.nlayers > 0)
+        reply_image(op, &rs);
+    else
+        op_reply(op, &rs.base);
     return true;
 }
 
@@ -173,6 +212,7 @@ static int begin(struct op *op, const Quicksand__Node__ImageImportRequest *rq, s
     int r;
 
     im->link = im->pipe = -1;
+    buf_init(&im->config, CONFIG_MAX);
     im->tail = &im->head;
     op->on_free = free_import;
     op->on_gone = op_drop;

@@ -1,0 +1,74 @@
+"""
+Archives with an image in them: OCI layouts as skopeo writes them, and what `docker save` writes; a root file system stays one.
+"""
+
+import io
+import json
+import pathlib
+import subprocess
+import tarfile
+
+from registry import Image, tar_of
+
+LAYERS = [tar_of({"a": b"one", "gone": b"x"}), tar_of({"a": b"two", ".wh.gone": b""})]
+CONFIG = {"Env": ["X=1"], "WorkingDir": "/w", "Cmd": ["x"]}
+
+
+def load(images, data, **params):
+    return images.api.post("/v1/images", params=params, content=data, timeout=120)
+
+
+def tar_dir(path):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for p in sorted(pathlib.Path(path).rglob("*")):
+            tar.add(p, p.relative_to(path), recursive=False)
+    return out.getvalue()
+
+
+def check(images, r, image):
+    assert r.status_code == 201, r.text
+    got = images.get(r.json()["id"])
+    assert got["layers"] == [d.split(":")[1] for d in reversed(image.diff_ids)]
+    assert got["env"] == {"X": "1", "Y": "2"} and got["workdir"] == "/w"
+    assert got["config"]["config"]["Cmd"] == ["x"]
+    with images.box(got["id"]) as box:
+        assert box.read("/a") == b"two" and "gone" not in box.names("/")
+    assert images.staged() == []
+
+
+def test_an_oci_layout(images, tmp_path):
+    image = Image(LAYERS, config=CONFIG)
+    image.write_layout(tmp_path)
+    check(images, load(images, tar_dir(tmp_path), name="loaded/oci:1", env="Y=2"), image)
+    assert images.get("loaded/oci:1")["digest"] == image.digest
+
+
+def test_what_docker_save_writes(images, registry, tmp_path):
+    image = Image(LAYERS, config=CONFIG)
+    registry.push(image, "to-save:1")
+    archive = tmp_path / "saved.tar"
+    subprocess.run(["skopeo", "copy", "-q", "--src-tls-verify=false", f"docker://{registry.host}/to-save:1",
+                    f"docker-archive:{archive}:saved:1"], check=True, stdin=subprocess.DEVNULL)
+    check(images, load(images, archive.read_bytes(), env="Y=2"), image)
+
+
+def test_broken_archives(images, tmp_path):
+    image = Image([tar_of({"not": b"here before"})])
+    image.write_layout(tmp_path)
+    blob = tmp_path / "blobs/sha256" / image.layers[0]["digest"].split(":")[1]
+    blob.unlink()
+    r = load(images, tar_dir(tmp_path))
+    assert r.status_code == 400 and "no file" in r.json()["error"]["message"], r.text
+    blob.symlink_to("/etc/passwd")
+    assert load(images, tar_dir(tmp_path)).status_code == 400
+    (tmp_path / "index.json").write_text("{}")
+    assert load(images, tar_dir(tmp_path)).status_code == 400
+    assert images.staged() == []
+
+
+def test_a_root_file_system_with_such_names(images):
+    r = load(images, tar_of({"manifest.json": json.dumps({"name": "an app"}).encode(), "index.json": b"{}"}))
+    assert r.status_code == 201, r.text
+    with images.box(r.json()["id"]) as box:
+        assert box.read("/index.json") == b"{}"
