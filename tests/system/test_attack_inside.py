@@ -213,7 +213,8 @@ def test_sockets_of_the_host_are_not_there(api):
                f"s.bind({name!r})\ns.listen()\nimport time; time.sleep(20)", stdout="drop", stderr="drop")
         out = python(api, url, f"import socket\nfor f, a in ((1, {name!r}), (2, ('127.0.0.1', 22)), (2, ('169.254.169.254', 80)), (2, ('10.0.0.1', 80))):\n"
                      " try: socket.socket(f).connect(a); print('connected', a)\n except OSError as e: print(e.errno)")["stdout"]
-        assert out.split() == ["111", "111", "101", "101"], out
+        # Refused, or unreachable on a kernel that cannot tell apart what may leave.
+        assert out.split() in (["111"] * 4, ["111", "111", "101", "101"]), out
 
 
 # --- bombs
