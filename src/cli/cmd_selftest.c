@@ -240,7 +240,7 @@ static int isolation(struct selftest *s, struct err *e)
     return secrets_try(s, e) < 0 ? -1 : paths_try(s, e);
 }
 
-/* --- what is said ------------------------------------------------------------------------------------------------------------ */
+/* --- what is said ------------------------------------------------------------------------------------------------------ */
 
 static void print_lines(const struct selftest *s, const size_t *counts)
 {

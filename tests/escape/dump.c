@@ -105,7 +105,8 @@ static void greet_path(const char *path)
 
 static bool skipped(const char *path)
 {
-    static const char *const paths[] = {"/proc/kmsg", "/proc/kcore", "/proc/self", "/proc/thread-self", "/dev/zero", "/dev/random",
+    static const char *const paths[] = {"/proc/kmsg", "/proc/kcore", "/proc/self", "/proc/thread-self", "/dev/zero",
+                                        "/dev/random",
                                         "/dev/urandom", "/dev/full", "/dev/ptmx", "/dev/pts/ptmx"};
 
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)

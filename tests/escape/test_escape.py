@@ -36,9 +36,9 @@ def report(daemon):
     group = daemon.home / "group"
     group.write_text(daemon.cgroup)
     env = {**os.environ, "QUICKSAND_URL": daemon.url, "QUICKSAND_TOKEN": daemon.token}
-    r = subprocess.run([qsdaemon.build_dir() / "src/cli/quicksand", "selftest", "--isolation", "-o", "json", "--program", PROGRAM,
-                        *secrets, "--secret", where, "--secret", group],
-                       env=env, capture_output=True, text=True, timeout=280)
+    # Programs that lie beside each other, as an instance has them.
+    r = subprocess.run([daemon.lib_dir / "quicksand", "selftest", "--isolation", "-o", "json", *secrets, "--secret", where,
+                        "--secret", group], env=env, capture_output=True, text=True, timeout=280)
     assert r.stdout, r.stderr
     said = json.loads(r.stdout)
     said["exit"] = r.returncode
@@ -80,3 +80,24 @@ def test_nobody_outside_was_touched(report):
     seen = [a for a in report["attempts"] if a["name"].startswith("witness-")]
     assert len(seen) == 3
     assert not [a for a in seen if a["verdict"] != "held"], seen
+
+
+def test_without_root_the_controls_are_said_to_be_skipped(daemon):
+    env = {"PATH": "/usr/bin:/bin", "QUICKSAND_URL": daemon.url, "QUICKSAND_TOKEN": daemon.token, "ASAN_OPTIONS": "detect_leaks=0"}
+    r = subprocess.run([daemon.lib_dir / "quicksand", "selftest", "--isolation"], env=env, capture_output=True, text=True,
+                       timeout=280, user=65534, group=65534, extra_groups=[], cwd="/")
+    lines = r.stdout.splitlines()
+    assert r.returncode == 0, [line for line in lines if not line.startswith(("held", "skipped"))] + [r.stderr]
+    assert " 0 got out, 0 ended otherwise than they must, 0 not shown by their control" in lines[-1]
+    assert lines[-1].endswith("; controls skipped: they need root")
+    assert sum(line.startswith("held") and "control: skipped (not root)" in line for line in lines) >= LEAST
+    assert not daemon.api.get("/v1/sandboxes", params={"tag": "purpose:selftest"}).json()["items"]
+
+
+def test_what_must_be_said_on_the_command_line(daemon):
+    for words in (["selftest"], ["selftest", "--isolation", "-o", "xml"]):
+        r = subprocess.run([daemon.lib_dir / "quicksand", *words], capture_output=True, text=True, timeout=60)
+        assert r.returncode == 2 and "usage: quicksand selftest --isolation" in r.stderr
+    r = subprocess.run([daemon.lib_dir / "quicksand", "selftest", "--isolation", "--program", "/nonexistent"], capture_output=True, text=True,
+                       timeout=60, env={**os.environ, "QUICKSAND_URL": daemon.url, "QUICKSAND_TOKEN": daemon.token})
+    assert r.returncode == 1 and "/nonexistent" in r.stderr

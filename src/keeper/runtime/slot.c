@@ -284,7 +284,7 @@ static int build(struct parts *p, struct err *e)
 {
     uint32_t monitor_uid = slot_monitor_uid(p->slot);
 
-    if (cg_make(&keeper.cg, p->slot, monitor_uid, p->base, e) < 0 || 
+    if (cg_make(&keeper.cg, p->slot, monitor_uid, p->base, e) < 0 ||
         network(p->base, &p->tcp, &p->udp, e) < 0)
         return -1;
     p->cgroup = cg_open(&keeper.cg, p->slot);
