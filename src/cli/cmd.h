@@ -79,8 +79,8 @@ int collection_remove(const struct cmd *d, const char *collection, int argc, cha
 
 /* Of a sandbox; strings as typed. */
 struct sandbox_args {
-    const char *image, *app, *name, *cpu, *memory, *oom, *pids, *nofile, *disk, *timeout, *idle;
-    struct arg_list tags;
+    const char *image, *app, *name, *cpu, *memory, *oom, *pids, *nofile, *disk, *timeout, *idle, *network;
+    struct arg_list tags, domains;
     bool user_namespaces, no_new_privileges;
 };
 #define SANDBOX_ARGS(s)                                                                                               \
@@ -96,6 +96,8 @@ struct sandbox_args {
     {0, "timeout", ARG_TEXT, &(s).timeout, "SECONDS", "longest life of the sandbox; 'none' for no limit"},            \
     {0, "idle-timeout", ARG_TEXT, &(s).idle, "SECONDS", "end after so long without activity; 'none' for never"},      \
     {0, "tag", ARG_LIST, &(s).tags, "KEY=VALUE", "a tag; may be repeated"},                                           \
+    {0, "network", ARG_TEXT, &(s).network, "POLICY", "way out: block (default), open, or a policy as JSON"},          \
+    {0, "allow-domain", ARG_LIST, &(s).domains, "DOMAIN", "a way out to this alone; may be repeated"},                \
     {0, "user-namespaces", ARG_FLAG, &(s).user_namespaces, NULL, "let programs bring a sandbox of their own"},        \
     {0, "no-new-privileges", ARG_FLAG, &(s).no_new_privileges, NULL, "sudo and other setuid programs gain nothing"}
 
@@ -115,6 +117,7 @@ struct command_args {
 static inline void sandbox_args_done(struct sandbox_args *s)
 {
     arg_list_done(&s->tags);
+    arg_list_done(&s->domains);
 }
 
 static inline void command_args_done(struct command_args *c)

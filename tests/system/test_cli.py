@@ -413,6 +413,15 @@ def test_options_of_a_sandbox(cli):
     assert r.stdout == b"100\n0\n"
     r = cli("run", "--no-new-privileges", "--", "grep", "NoNewPrivs", "/proc/self/status", check=0)
     assert r.stdout.split() == [b"NoNewPrivs:", b"1"]
+    i = cli("create", "--allow-domain", "example.com", "--allow-domain", "*.example.org", check=0).stdout.decode().strip()
+    said = json.loads(cli("policy", "get", i, check=0).stdout)
+    assert "example.com" in json.dumps(said) and "*.example.org" in json.dumps(said)
+    cli("rm", i, check=0)
+    i = cli("create", "--network", json.dumps({"allow_domains": ["example.net"]}), check=0).stdout.decode().strip()
+    assert b"example.net" in cli("policy", "get", i, check=0).stdout
+    cli("rm", i, check=0)
+    for options in (["--network", "{nothing"], ["--network", "open", "--allow-domain", "a.example"], ["--network", "nothing"]):
+        assert "network" in one_line(cli("create", *options))
     r = cli("run", "--oom", "nothing", "--", "true")
     assert r.returncode == 125 and "oom" in one_line(r)
 
