@@ -37,6 +37,7 @@
 #define MONITOR_EXIT_MS 3000 /* a killed sandbox's monitor has this long to write its record */
 #define DESTROY_MS 30000     /* after this a destroy is answered with what remains */
 #define TICK_MS 250
+#define WAITERS_MAX 64       /* destroys of one sandbox at a time */
 
 enum phase { WAITING, CONFIGURING, LIVE, ENDED, LEAVING };
 
@@ -59,6 +60,7 @@ struct sandbox {
     uint64_t request_bytes; /* of memory, set aside for it while it lives */
     struct cpu_part cpus;
     struct waiter *waiters; /* destroys to be answered */
+    uint32_t nwaiters;
     struct sandbox *next;   /* in `waiting` or `leaving` */
 };
 
@@ -164,6 +166,7 @@ static void answer_waiters(struct sandbox *s, const struct err *e)
     while (s->waiters != NULL) {
         struct waiter *w = s->waiters;
         s->waiters = w->next;
+        s->nwaiters--;
         request_reply(w->to, e, NULL, 0, -1);
         free(w);
     }
@@ -226,10 +229,17 @@ void sandbox_destroy(const char *id, struct reply_to to)
         request_reply(to, r < 0 ? &e : NULL, NULL, 0, -1);
         return;
     }
+    if (s->nwaiters == WAITERS_MAX) {
+        struct err e = {0};
+        err_set(&e, ERR_CAPACITY, "%d requests wait for the end of sandbox %s", WAITERS_MAX, id);
+        request_reply(to, &e, NULL, 0, -1);
+        return;
+    }
     struct waiter *w = mem_zalloc(sizeof *w);
     w->to = to;
     w->next = s->waiters;
     s->waiters = w;
+    s->nwaiters++;
     if (s->phase == WAITING || s->phase == CONFIGURING) {
         struct err e = {0};
         err_set(&e, ERR_CONFLICT, "sandbox %s was destroyed while it was being created", id);

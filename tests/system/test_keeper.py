@@ -21,6 +21,7 @@ from keeperclient import CREATE, DESTROY, EXEC_ENTRY, Keeper, Monitor, Reader, R
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 LAYER = "a" * 64
+CAPACITY = 17           # ERR_CAPACITY of src/base/errors.def
 ROLES = ("control", "node", "egress", "image")
 NODE_UID = 64991
 # The leak check at exit needs calls that the keeper's filter refuses.
@@ -286,6 +287,16 @@ def test_same_id_twice(keeper):
         with pytest.raises(Refused, match="exists"):
             keeper.create([LAYER], sandbox=sb)
         assert m.run("/bin/true") == (0, b"")
+
+
+def test_many_destroys_of_one(keeper):
+    """Each is answered, and those that wait are so many and no more, whatever is asked."""
+    sb, m = keeper.create([LAYER])
+    m.close()
+    tags = [keeper.send(DESTROY, text(sb)) for _ in range(300)]
+    codes = {Reader(keeper.answer(t)[1]).get("H") for t in tags}
+    assert codes <= {0, CAPACITY} and 0 in codes
+    assert sb not in keeper.list()
 
 
 def test_a_layer_that_is_a_link_is_refused(rig, keeper):
