@@ -588,7 +588,7 @@ static void next(struct build *b)
             if (json_array_size(b->stages[b->target].layers) > 0)
                 break;
             /* An image must have a layer, if only one with its root. */
-            (void)build_make_dir(b, "/", &e);
+            (void)build_make_dir(b, "/", NULL, &e);
             return;
         }
         announce(b);

@@ -105,7 +105,8 @@ static int workdir(struct build *b, const struct df_instruction *in, struct err 
     if (strlen(path) >= LIMIT_PATH)
         return df_fail(in, e, "the path is longer than %d bytes", LIMIT_PATH - 1);
     (void)json_object_set_new(s->config, "WorkingDir", js_string_lossy(path));
-    return build_make_dir(b, path, e);
+    const char *user = json_string_value(json_object_get(s->config, "User"));
+    return build_make_dir(b, path, user != NULL && *user != '\0' ? user : NULL, e);
 }
 
 static int text_field(struct build *b, const struct df_instruction *in, const char *key, struct err *e)

@@ -52,13 +52,14 @@ static void ask(struct build *b, Quicksand__Node__ImageCopyRequest *rq, const js
     b->call = node_unary(b->core, "ImageCopy", &rq->base, &quicksand__node__layer__descriptor, COPY_TIMEOUT_MS, true, on_copied, b);
 }
 
-int build_make_dir(struct build *b, const char *path, struct err *e)
+int build_make_dir(struct build *b, const char *path, const char *owner, struct err *e)
 {
     Quicksand__Node__ImageCopyRequest rq = QUICKSAND__NODE__IMAGE_COPY_REQUEST__INIT;
     json_t *none = json_array();
 
     (void)e;
     rq.dest = (char *)(uintptr_t)path;
+    rq.owner = (char *)(uintptr_t)owner;
     ask(b, &rq, none, build_stage(b)->layers);
     json_decref(none);
     return 1;

@@ -72,7 +72,8 @@ char *build_path(const struct stage *s, const char *path);
 int build_config(struct build *b, const struct df_instruction *in, struct err *e);
 /* copy.c: COPY, ADD, and the directory of WORKDIR. */
 int build_copy(struct build *b, const struct df_instruction *in, struct err *e);
-int build_make_dir(struct build *b, const char *path, struct err *e);
+/* What is made of it belongs to `owner` (NULL = root). */
+int build_make_dir(struct build *b, const char *path, const char *owner, struct err *e);
 /* All layers of the stage into one. */
 int build_flatten(struct build *b, struct err *e);
 /* run.c */
