@@ -22,7 +22,6 @@ ln -sf fd/1 /dev/stdout
 ln -sf fd/2 /dev/stderr
 mount -t tmpfs -o nosuid,nodev,mode=1777 tmpfs /dev/shm
 mount -t tmpfs -o nosuid,nodev,mode=755 tmpfs /run
-mount -t tmpfs -o nosuid,nodev,mode=1777 tmpfs /tmp
 # Without udev nobody makes the node whose opening loads the module. The other modules load themselves.
 modprobe loop
 modprobe fuse

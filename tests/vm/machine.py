@@ -52,7 +52,8 @@ class Machine:
     def __init__(self, argv, work):
         self.stages = {}
         self.lines = []
-        self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        # It ends with us whatever ends us.
+        self.process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                         env={**os.environ, "TMPDIR": str(work)})
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
