@@ -7,6 +7,7 @@ reported; then everything that bears its name is removed, so that one failure do
 
 import contextlib
 import fcntl
+import fcntl
 import hashlib
 import os
 import pathlib
@@ -52,10 +53,13 @@ def build_dir():
 
 
 def base_tar():
-    """The root file system of the image `base`, made once a machine."""
+    """The root file system of the image `base`, made once a machine, by whoever asks first."""
     path = CACHE / "base.tar"
-    if not path.exists():
-        subprocess.run([ROOT / "tools/make-base-image", path], check=True, stdin=subprocess.DEVNULL)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with open(CACHE / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            subprocess.run([ROOT / "tools/make-base-image", path], check=True, stdin=subprocess.DEVNULL)
     return path
 
 
