@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 STATES = {"ok", "degraded", "missing"}
 # What every host must have: the names of the checks that decide whether sandboxes can run.
 NEEDED = {"privileges", "kernel", "seccomp", "namespaces", "idmapped_mounts", "overlay", "cgroups", "cgroup_pids", "btrfs", "disk", "inodes",
-          "memory", "open_files", "user_control", "user_node", "user_egress", "user_image", "ids", "listen", "router_listen"}
+          "memory", "mount_options", "open_files", "user_control", "user_node", "user_egress", "user_image", "ids", "listen", "router_listen"}
 
 
 @pytest.fixture
@@ -168,6 +168,26 @@ def test_a_small_disk(host, options, check, state):
     assert f" free at {home}/data" in checks[check]["found"]
     assert f"the disk of {home}/data" in checks[check]["fix"]
     assert checks["data_dir"]["state"] == "degraded" and "is a tmpfs" in checks["data_dir"]["found"]
+
+
+@pytest.mark.parametrize("options,state,opposite", [("ro", "missing", "rw"), ("noexec", "missing", "exec"), ("nodev,nosuid", "missing", "dev,suid"),
+                                                    ("nosuid", "degraded", "suid")])
+def test_mount_options_in_the_way(host, options, state, opposite):
+    home, conf = host
+    (home / "data").mkdir()
+    checks, _ = examine(home, conf, wrap=["unshare", "-m", f"mount -t tmpfs -o {options} tmpfs {home}/data\n"])
+    c = checks["mount_options"]
+    assert (c["state"], c["found"]) == (state, f"the file system of {home}/data is mounted {options}")
+    assert c["fix"].startswith(f"mount -o remount,{opposite} ")
+
+
+def test_few_process_numbers(host):
+    home, conf = host
+    here = int(pathlib.Path("/proc/sys/kernel/pid_max").read_text())
+    for most in (here // 8, 20000):
+        checks, _ = examine(home, {**conf, "max_sandboxes": min(most, 20000)})
+        assert checks["processes"]["state"] == ("ok" if min(most, 20000) * 8 <= here else "degraded")
+        assert checks["processes"]["found"].startswith(f"kernel.pid_max = {here}")
 
 
 def test_a_file_system_without_id_maps(host):

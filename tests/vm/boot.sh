@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# shellcheck shell=dash
 # PID 1 of the initial file system of the test machine: loads what the disks need, puts the tree on the root disk and goes over to it.
 #
 # tests/vm/parts.py puts it there as /init, with /modules, which lists the kernel modules in the order of loading.

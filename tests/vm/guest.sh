@@ -1,6 +1,6 @@
 #!/bin/bash
-# PID 1 of the test machine once its root disk is mounted: makes a plain host with cgroup v2 alone, runs the wanted tests and
-# writes the report to the third disk.
+# PID 1 of the test machine once its root disk is mounted: makes a plain host with the wanted layout of control groups, runs
+# the wanted tests and writes the report to the third disk.
 #
 # boot.sh starts it. Disks: vda root, vdb a tar of the tree that is now in /src (source, programs and `job`, which is the list of
 # pytest's arguments), vdc takes a tar of the report back. Lines "vm: ..." on the first serial port tell tests/vm/lane how
@@ -12,7 +12,15 @@ say() {
 say "up"
 mount -t proc -o nosuid,nodev,noexec proc /proc
 mount -t sysfs -o nosuid,nodev,noexec sysfs /sys
-mount -t cgroup2 -o nosuid,nodev,noexec cgroup2 /sys/fs/cgroup
+if grep -qw quicksand.cgroups=v1 /proc/cmdline; then
+    mount -t tmpfs -o nosuid,nodev,noexec,mode=755 tmpfs /sys/fs/cgroup
+    for controllers in cpu,cpuacct memory pids blkio; do
+        mkdir "/sys/fs/cgroup/$controllers"
+        mount -t cgroup -o "nosuid,nodev,noexec,$controllers" cgroup "/sys/fs/cgroup/$controllers"
+    done
+else
+    mount -t cgroup2 -o nosuid,nodev,noexec cgroup2 /sys/fs/cgroup
+fi
 mkdir -p /dev/pts /dev/shm
 mount -t devpts -o nosuid,noexec,gid=5,mode=620,ptmxmode=666 devpts /dev/pts
 ln -sf pts/ptmx /dev/ptmx

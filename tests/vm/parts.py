@@ -1,16 +1,18 @@
 """
 What the test machine is made of: kernel, initial file system, root disk. Called by tests/vm/lane.
 
-Kernel and root disk come from Debian's mirrors, as this machine's apt knows them, and are kept in CACHE under a name that holds all
-that they were made of: the kernel's version, the list of packages and the text of the two scripts that make it.
+Kernel and root disk come from Debian's mirrors, as this machine's apt knows them, and are kept in CACHE under a name that tells what they
+were made of: the kernel's version and the list of packages.
 """
 
+import collections
 import hashlib
 import os
 import pathlib
 import platform
 import re
 import shutil
+import signal
 import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -20,10 +22,14 @@ KERNEL = "linux-image-cloud-amd64"
 # Loaded before there is a root disk; the kernel asks for all others itself.
 BOOT_MODULES = ("virtio_mmio", "virtio_blk", "virtio_console")
 # Of the package lists, what a machine does not need that gets everything built.
-LEFT_OUT = {"clang", "libclang-rt-14-dev", "meson", "ninja-build", "musl-tools", "python3-venv", "mmdebstrap", "pkg-config"}
-ADDED = {"e2fsprogs", "iproute2", "kmod", "nftables", "openssl"}
+LEFT_OUT = {"clang", "libclang-rt-14-dev", "meson", "ninja-build", "musl-tools", "python3-venv", "mmdebstrap", "pkg-config", "docker-registry", "skopeo"}
+ADDED = {"e2fsprogs", "iproute2", "kmod", "nftables", "openssl", "libnftnl-dev", "libmnl-dev", "libc-ares-dev"}
 DISK_BYTES = 24 << 30       # sparse; thrown away after each run
+FORMAT = "1"                # another one when the root disk is made otherwise
 LZ4_MAGIC = b"\x02\x21\x4c\x18"
+
+
+Parts = collections.namedtuple("Parts", "kernel initrd disk")
 
 
 class Missing(Exception):
@@ -31,10 +37,22 @@ class Missing(Exception):
 
 
 def run(*argv, **options):
-    r = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
-    if r.returncode != 0:
-        raise RuntimeError(f"{' '.join(map(str, argv))}: status {r.returncode}\n{r.stdout[-3000:]}")
-    return r.stdout
+    """Its output; if we are ended, its whole tree is ended too, and may clean up."""
+    p = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                         **options)
+    try:
+        out, _ = p.communicate()
+    except BaseException:
+        os.killpg(p.pid, signal.SIGTERM)
+        try:
+            p.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(p.pid, signal.SIGKILL)
+            p.wait()
+        raise
+    if p.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, argv))}: status {p.returncode}\n{out[-3000:]}")
+    return out
 
 
 def require_tools():
@@ -124,27 +142,31 @@ def make_disk(kernel, version, work, base_tar, out):
     run("mke2fs", "-q", "-F", "-t", "ext4", "-O", "^has_journal", "-E", "lazy_itable_init=1,root_owner=0:0", "-d", tree, out)
 
 
+def make_kept(package, work, base_tar, made):
+    kernel, version = unpack_kernel(package, work)
+    make_vmlinux(kernel, version, made / "vmlinux")
+    make_disk(kernel, version, work, base_tar, made / "root.img")
+    shutil.copytree(kernel, made / "kernel")
+
+
 def make(work, base_tar):
-    """Directory with vmlinux, initrd and root.img."""
+    """Paths of kernel, initial file system and root disk."""
     package = kernel_package()
-    digest = hashlib.sha256("\n".join(packages()).encode())
-    for name in ("boot.sh", "parts.py"):
-        digest.update((HERE / name).read_bytes())
-    kept = CACHE / f"vm-{package}-{digest.hexdigest()[:16]}"
+    digest = hashlib.sha256("\n".join([FORMAT, *packages()]).encode()).hexdigest()
+    kept = CACHE / f"vm-{package}-{digest[:16]}"
     if not kept.is_dir():
-        kernel, version = unpack_kernel(package, work)
         made = kept.with_name(kept.name + f".{os.getpid()}")
         shutil.rmtree(made, ignore_errors=True)
         made.mkdir(parents=True)
         try:
-            make_vmlinux(kernel, version, made / "vmlinux")
-            make_initrd(kernel, version, work, made / "initrd")
-            make_disk(kernel, version, work, base_tar, made / "root.img")
-            for old in CACHE.glob("vm-*"):
-                if old != made and "." not in old.name.rsplit("-", 1)[1]:
-                    shutil.rmtree(old, ignore_errors=True)
+            make_kept(package, work, base_tar, made)
             made.rename(kept)
         except BaseException:
             shutil.rmtree(made, ignore_errors=True)
             raise
-    return kept
+        for old in CACHE.glob("vm-*"):
+            if old != kept and not re.search(r"\.\d+$", old.name):
+                shutil.rmtree(old, ignore_errors=True)
+    version = next((kept / "kernel/lib/modules").iterdir()).name
+    make_initrd(kept / "kernel", version, work, work / "initrd.img")
+    return Parts(kept / "vmlinux", work / "initrd.img", kept / "root.img")

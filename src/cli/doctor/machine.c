@@ -19,6 +19,7 @@
 #define MEMORY_WANTED_MB 1024
 #define FILES_LEAST 1024
 #define FILES_EACH 3            /* descriptors that the busiest daemon has for a sandbox */
+#define PROCESSES_EACH 8        /* of a sandbox at work, with its monitor and init */
 #define YEAR_LEAST 2025
 #define ID_COUNT 65536
 
@@ -59,6 +60,18 @@ static void files(struct doctor *d)
                    d->conf.max_sandboxes, (uint64_t)wanted);
     else
         doctor_ok(d, "open_files", "hard limit of %" PRIu64, (uint64_t)l.rlim_max);
+}
+
+static void processes(struct doctor *d)
+{
+    long long most = doctor_number("/proc/sys/kernel/pid_max"), wanted = (long long)d->conf.max_sandboxes * PROCESSES_EACH;
+
+    if (most >= 0 && most < wanted)
+        doctor_bad(d, "processes", FINDING_DEGRADED, "sandboxes run out of process numbers before they come to their own limits",
+                   "sysctl -w kernel.pid_max=4194304", "kernel.pid_max = %lld, for max_sandboxes = %" PRIu32, most,
+                   d->conf.max_sandboxes);
+    else
+        doctor_ok(d, "processes", "kernel.pid_max = %lld", most);
 }
 
 static void users(struct doctor *d)
@@ -158,6 +171,7 @@ void doctor_check_machine(struct doctor *d)
 {
     memory(d);
     files(d);
+    processes(d);
     users(d);
     ids(d);
     system_clock(d);

@@ -102,6 +102,42 @@ static void kind(struct doctor *d, const char *place)
                   strcmp(place, d->conf.data_dir) == 0 ? "" : place, strcmp(place, d->conf.data_dir) == 0 ? "" : ")");
 }
 
+/* What sandboxes get of the directory keeps the flags of its mount. */
+static void flags(struct doctor *d, const char *place)
+{
+    static const struct {
+        unsigned long flag;
+        const char *name, *opposite, *cost;
+        enum finding state;
+    } rows[] = {
+        {ST_RDONLY, "ro", "rw", "nothing can be kept", FINDING_MISSING},
+        {ST_NOEXEC, "noexec", "exec", "no program of an image can be started", FINDING_MISSING},
+        {ST_NODEV, "nodev", "dev", "/dev/null and its like do not work in sandboxes", FINDING_MISSING},
+        {ST_NOSUID, "nosuid", "suid", "sudo and its like do not work in sandboxes", FINDING_DEGRADED},
+    };
+    enum finding worst = FINDING_OK;
+    char have[64] = "", cost[300] = "", fix[400];
+    size_t n, h = 0, c = 0;
+    struct statvfs s;
+
+    if (statvfs(place, &s) < 0)
+        return;
+    n = (size_t)snprintf(fix, sizeof fix, "mount -o remount");
+    for (size_t i = 0; i < array_len(rows); i++) {
+        if ((s.f_flag & rows[i].flag) == 0)
+            continue;
+        h += (size_t)snprintf(have + h, sizeof have - h, "%s%s", h == 0 ? "" : ",", rows[i].name);
+        c += (size_t)snprintf(cost + c, sizeof cost - c, "%s%s", c == 0 ? "" : "; ", rows[i].cost);
+        n += (size_t)snprintf(fix + n, sizeof fix - n, ",%s", rows[i].opposite);
+        worst = rows[i].state > worst ? rows[i].state : worst;
+    }
+    snprintf(fix + n, sizeof fix - n, " $(findmnt -no TARGET -T %s), and the same in /etc/fstab", place);
+    if (worst == FINDING_OK)
+        doctor_ok(d, "mount_options", "nothing in the way");
+    else
+        doctor_bad(d, "mount_options", worst, cost, fix, "the file system of %s is mounted %s", place, have);
+}
+
 void doctor_check_storage(struct doctor *d)
 {
     char place[sizeof d->conf.data_dir], trees[sizeof d->conf.data_dir + 8];
@@ -115,6 +151,7 @@ void doctor_check_storage(struct doctor *d)
         doctor_bad(d, "trees", FINDING_MISSING, "quicksandd does not start", "umount it, or mount a btrfs there",
                    "%s is a mount of something that is not btrfs", trees);
     kind(d, place);
+    flags(d, place);
     btrfs(d, mounted && btrfs_is(fd));
     space(d, place);
 }
