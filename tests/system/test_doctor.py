@@ -170,6 +170,42 @@ def test_a_small_disk(host, options, check, state):
     assert checks["data_dir"]["state"] == "degraded" and "is a tmpfs" in checks["data_dir"]["found"]
 
 
+@pytest.fixture
+def container():
+    """The start of a script after which it is in the topmost group of a container, with a tree of control groups of its own."""
+    if not (qsdaemon.CGROUPS / "cgroup.procs").exists():
+        pytest.skip("needs a host with cgroup v2 alone")
+    group = qsdaemon.CGROUPS / f"{os.path.basename(qsdaemon.TEST_DIR)}-container"
+    (qsdaemon.CGROUPS / "cgroup.subtree_control").write_text("+memory +pids +cpu +io")
+    group.mkdir()
+    yield ["sh", "-euc", f'echo $$ >{group}/cgroup.procs\nexec unshare -C -m "$@"', "sh"], f"umount {qsdaemon.CGROUPS}\nmount -t cgroup2 cgroup2 {qsdaemon.CGROUPS}\n"
+    for d, _s, _f in sorted(os.walk(group), reverse=True):
+        os.rmdir(d)
+
+
+def test_processes_in_the_topmost_group_of_a_container(host, container):
+    home, conf = host
+    enter, mount = container
+    checks, _ = examine(home, conf, wrap=[*enter, mount])
+    c = checks["cgroup_delegation"]
+    assert (c["state"], c["found"]) == ("missing", "/sys/fs/cgroup has processes of its own and is not the root of the host's hierarchy")
+    # The command that it names helps; and the daemon, which said the same, starts then.
+    checks, _ = examine(home, conf, wrap=[*enter, mount + c["fix"] + "\n"])
+    assert checks["cgroup_delegation"]["state"] == "ok"
+    lib = home / "lib"
+    subprocess.run([qsdaemon.ROOT / "tools/stage", qsdaemon.build_dir(), lib], check=True)
+    text = "".join(f"{k} = {v}\n" for k, v in {**conf, "lib_dir": lib, "run_dir": home / "run", "cgroup_name": "qs"}.items())
+    (home / "daemon.conf").write_text(text)
+    start = f"{lib}/quicksandd --foreground --config {home}/daemon.conf"
+    r = run([*enter, "sh", "-euc", f"{mount}exec timeout 60 {start}"])
+    assert r.returncode == 1 and "the topmost control group has processes of its own" in r.stderr, r.stderr
+    r = run([*enter, "sh", "-euc", f"{mount}{c['fix']}\n{start} >&2 & p=$!\n"
+             f"n=0; until curl -sf http://{conf['listen']}/v1/health >{home}/health; do n=$((n+1)); [ $n -lt 600 ]; sleep 0.1; done\n"
+             "kill $p; wait $p"])
+    assert r.returncode == 0, r.stderr
+    assert json.loads((home / "health").read_text())["status"] == "ok"
+
+
 @pytest.mark.parametrize("options,state,opposite", [("ro", "missing", "rw"), ("noexec", "missing", "exec"), ("nodev,nosuid", "missing", "dev,suid"),
                                                     ("nosuid", "degraded", "suid")])
 def test_mount_options_in_the_way(host, options, state, opposite):

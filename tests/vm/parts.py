@@ -129,7 +129,8 @@ def make_initrd(kernel, version, work, out):
 def make_disk(kernel, version, work, base_tar, out):
     tree = work / "root"
     tree.mkdir()
-    run(ROOT / "tools/make-base-image", work / "root.tar", *packages())
+    # Its mounts are in a namespace of its own, so that none is left should it be killed.
+    run("unshare", "--mount", ROOT / "tools/make-base-image", work / "root.tar", *packages())
     run("tar", "-xf", work / "root.tar", "-C", tree)
     (work / "root.tar").unlink()
     shutil.copytree(kernel / "lib/modules", tree / "lib/modules", dirs_exist_ok=True)

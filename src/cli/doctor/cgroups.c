@@ -62,6 +62,30 @@ static void controllers(struct doctor *d, const struct cgroup_mounts *m, int roo
     }
 }
 
+/*
+ * In a container the topmost group that is to be seen is none of the hierarchy's own: it cannot have processes of its own and hand
+ * controllers to groups below it, both at a time.
+ */
+static void delegation(struct doctor *d, const struct cgroup_mounts *m, int root)
+{
+    char procs[64], handed[512], fix[1000];
+
+    if (m->v2[0] == '\0' || faccessat(root, "cgroup.type", F_OK, 0) < 0)
+        return;
+    if (fd_read_at(root, "cgroup.subtree_control", handed, sizeof handed) < 0)
+        handed[0] = '\0';
+    /* Longer than the buffer is an error here, and says the same. */
+    ssize_t n = fd_read_at(root, "cgroup.procs", procs, sizeof procs);
+    if (n != 0 && strstr(handed, "pids") == NULL) {
+        snprintf(fix, sizeof fix, "mkdir -p %s/init; while read -r p; do echo $p >%s/init/cgroup.procs; done <%s/cgroup.procs",
+                 m->v2, m->v2, m->v2);
+        doctor_bad(d, "cgroup_delegation", FINDING_MISSING, "quicksandd does not start: limits cannot be handed to groups of sandboxes",
+                   fix, "%s has processes of its own and is not the root of the host's hierarchy", m->v2);
+    } else {
+        doctor_ok(d, "cgroup_delegation", "%s can hand limits to groups below it", m->v2);
+    }
+}
+
 void doctor_check_cgroups(struct doctor *d)
 {
     struct cgroup_mounts m;
@@ -75,7 +99,7 @@ void doctor_check_cgroups(struct doctor *d)
     auto_close int root = open_v2(&m);
     if (root < 0) {
         doctor_bad(d, "cgroups", FINDING_MISSING, "sandboxes do not start: their processes live in v2 groups",
-                   "mount -t cgroup2 cgroup2 /sys/fs/cgroup", "no cgroup v2: %s", strerror(root == -1 ? errno : -root));
+                   "mount -t cgroup2 cgroup2 /sys/fs/cgroup", "no cgroup v2: %s", strerror(-root));
         return;
     }
     bool v1 = m.cpu[0] != '\0' || m.memory[0] != '\0' || m.pids[0] != '\0' || m.io[0] != '\0';
@@ -85,5 +109,6 @@ void doctor_check_cgroups(struct doctor *d)
     if (faccessat(root, ".", W_OK, 0) < 0 && geteuid() == 0)
         doctor_bad(d, "cgroups_writable", FINDING_MISSING, "sandboxes do not start", "mount -o remount,rw /sys/fs/cgroup",
                    "%s: %s", m.v2, strerror(errno));
+    delegation(d, &m, root);
     controllers(d, &m, root);
 }

@@ -78,6 +78,11 @@ static int v2_enable(int root, int base, const char *controller, struct err *e)
 
     snprintf(text, sizeof text, "+%s", controller);
     int r = fd_write_at(root, "cgroup.subtree_control", text);
+    /* Only the root of the whole hierarchy may have processes beside groups with limits; a container's may not. */
+    if (r == -EBUSY)
+        return err_set(e, ERR_CONFLICT,
+                       "the topmost control group has processes of its own, so %s cannot be limited below it; "
+                       "`quicksand doctor` has the command that moves them", controller);
     if (r == 0)
         r = fd_write_at(base, "cgroup.subtree_control", text);
     return r < 0 ? err_sys(e, -r, "enable the %s controller of cgroup v2", controller) : 0;
