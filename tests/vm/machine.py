@@ -18,7 +18,7 @@ REPORT_BYTES = 64 << 20
 TRIES = 4
 BOOT_SECONDS = {"kvm": 10, "tcg": 60}
 KERNEL_LINE = ("console=ttyS0 quiet loglevel=4 panic=-1 reboot=t mitigations=off nokaslr no_timer_check cryptomgr.notests audit=0 "
-               "apparmor=0 rdinit=/init")
+               "lsm=landlock init_on_alloc=0 transparent_hugepage=never nowatchdog rdinit=/init")
 # v2 alone, as Debian's systemd has it; or v1 alone, with v2 mounted nowhere, as of old.
 LAYOUTS = {"v2": "cgroup_no_v1=all", "v1": "quicksand.cgroups=v1"}
 
