@@ -95,6 +95,28 @@ def test_a_host_that_runs_sandboxes_is_ready(host):
     assert not (home / "data").exists()         # it looks and makes nothing
 
 
+def test_a_disk_that_heeds_no_weights(host):
+    home, conf = host
+    number = os.stat(home).st_dev
+    disk = pathlib.Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
+    if not disk.exists():
+        pytest.skip("the tests' directory is not on a disk of its own number")
+    disk = disk.resolve().parent if (disk / "partition").exists() else disk.resolve()
+    checks, _ = examine(home, conf)
+    c = checks["io_weight"]
+    scheduler = (disk / "queue/scheduler").read_text()
+    costs = qsdaemon.CGROUPS / "io.cost.qos"
+    counted = costs.exists() and any(line.startswith((disk / "dev").read_text().strip() + " ") and "enable=1" in line
+                                     for line in costs.read_text().splitlines())
+    if "[bfq]" in scheduler:
+        assert (c["state"], c["found"]) == ("ok", f"kept on {disk.name} by BFQ")
+    elif counted:
+        assert (c["state"], c["found"]) == ("ok", f"kept on {disk.name} by the cost model")
+    else:
+        assert (c["state"], c["found"]) == ("degraded", f"the scheduler of {disk.name} heeds no weights")
+        assert c["fix"].startswith(f"echo bfq >/sys/block/{disk.name}/queue/scheduler ")
+
+
 def test_text(host):
     home, conf = host
     r = run(command(home, {**conf, "user_egress": "qs-nobody-of-that-name"}))

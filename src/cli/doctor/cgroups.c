@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -62,6 +64,61 @@ static void controllers(struct doctor *d, const struct cgroup_mounts *m, int roo
     }
 }
 
+/* The number of the disk below a file system, "8:0", and whether its scheduler is BFQ; false if there is no one disk. */
+static bool find_disk(const char *place, char *number, size_t size, char *name, size_t name_size, bool *ret_bfq)
+{
+    char path[160], text[192], target[512];
+    struct stat st;
+
+    if (stat(place, &st) < 0)
+        return false;
+    snprintf(path, sizeof path, "/sys/dev/block/%u:%u", major(st.st_dev), minor(st.st_dev));
+    ssize_t n = readlink(path, target, sizeof target - 1);
+    if (n < 0)
+        return false;
+    target[n] = '\0';
+    /* A partition has no queue of its own: the disk is the directory above it. */
+    snprintf(text, sizeof text, "%s/partition", path);
+    bool part = access(text, F_OK) == 0;
+    char *last = strrchr(target, '/');
+    if (part && last != NULL) {
+        *last = '\0';
+        last = strrchr(target, '/');
+    }
+    snprintf(name, name_size, "%.100s", last != NULL ? last + 1 : target);
+    snprintf(path, sizeof path, "/sys/block/%.100s/dev", name);
+    if (fd_read_at(AT_FDCWD, path, number, size) < 0)
+        return false;
+    snprintf(path, sizeof path, "/sys/block/%.100s/queue/scheduler", name);
+    *ret_bfq = fd_read_at(AT_FDCWD, path, text, sizeof text) > 0 && strstr(text, "[bfq]") != NULL;
+    return true;
+}
+
+/* Of all v2 files that of weights alone promises what only a scheduler or the cost model keeps. */
+static void io_weight(struct doctor *d, int root)
+{
+    char place[sizeof d->conf.data_dir], number[32], name[128], text[2048] = "", fix[300];
+    bool bfq = false;
+
+    doctor_existing_parent(d->conf.data_dir, place, sizeof place);
+    if (!find_disk(place, number, sizeof number, name, sizeof name, &bfq)) {
+        doctor_ok(d, "io_weight", "%s is not on one disk of this host: not looked at", place);
+        return;
+    }
+    (void)fd_read_at(root, "io.cost.qos", text, sizeof text);
+    char *line = strstr(text, number);
+    char *end = line != NULL ? strchr(line, '\n') : NULL;
+    if (end != NULL)
+        *end = '\0';
+    if (bfq || (line != NULL && strstr(line, "enable=1") != NULL)) {
+        doctor_ok(d, "io_weight", "kept on %s by %s", name, bfq ? "BFQ" : "the cost model");
+        return;
+    }
+    snprintf(fix, sizeof fix, "echo bfq >/sys/block/%s/queue/scheduler (modprobe bfq before, if it is unknown)", name);
+    doctor_bad(d, "io_weight", FINDING_DEGRADED, "the io_weight of a sandbox is written and has no effect, or is refused", fix,
+               "the scheduler of %s heeds no weights", name);
+}
+
 /*
  * In a container the topmost group that is to be seen is none of the hierarchy's own: it cannot have processes of its own and hand
  * controllers to groups below it, both at a time.
@@ -111,4 +168,5 @@ void doctor_check_cgroups(struct doctor *d)
                    "%s: %s", m.v2, strerror(errno));
     delegation(d, &m, root);
     controllers(d, &m, root);
+    io_weight(d, root);
 }
