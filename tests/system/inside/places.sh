@@ -11,7 +11,8 @@ ln -sf /usr/share/zoneinfo/America/New_York /etc/localtime
 ln -sf "$was" /etc/localtime
 ss -ltn | grep -q State
 netstat -ltn | grep -q Proto
-ip -br addr | grep -q '^lo .*127.0.0.1/8 ::1/128'
+ip -br addr | grep -q '^lo .*127.0.0.1/8'
+ip -br addr | grep -q '^lo .*::1/128'
 ifconfig lo | grep -q 'inet 127.0.0.1'
 ip route
 lsof -p $$ | grep -q bash
