@@ -37,7 +37,7 @@ struct policy_ports {
     uint16_t first, last;
 };
 
-/* An empty list matches everything; names and prefixes together must both match. */
+/* An empty list matches everything, but of ports, in a rule that allows, not mail's; names and prefixes together must both match. */
 struct policy_rule {
     uint8_t action;                 /* enum policy_action */
     uint8_t protocol;               /* enum policy_protocol */

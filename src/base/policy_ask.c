@@ -7,6 +7,7 @@
 #include "base/policy.h"
 #include "base/policy_index.h"
 
+#define PORT_SMTP 25
 #define SMALL 24            /* up to this many items looking at each rule is as quick */
 
 void policy_compile(struct policy *p)
@@ -54,7 +55,8 @@ static bool any_port(const struct policy_rule *r, uint16_t port)
     for (uint32_t i = 0; i < r->nports; i++)
         if (port >= r->ports[i].first && port <= r->ports[i].last)
             return true;
-    return r->nports == 0;
+    /* Mail leaves only by a rule that says so. */
+    return r->nports == 0 && (port != PORT_SMTP || r->action != POLICY_ALLOW);
 }
 
 static bool protocol_matches(const struct policy_rule *r, enum policy_protocol p)

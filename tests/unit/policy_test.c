@@ -146,6 +146,7 @@ static void the_first_rule_that_matches_decides(void **state)
         assert_int_equal(rule_of(&p, "bad.wild.test", "1.2.3.4", 443, POLICY_TLS), 0);
         assert_int_equal(rule_of(&p, "other.test", "1.2.3.4", 443, POLICY_TLS), 4);
         assert_int_equal(rule_of(&p, NULL, "1.2.4.0", 22, POLICY_TCP), -1);
+        assert_int_equal(rule_of(&p, NULL, "1.2.3.4", 25, POLICY_TCP), -1);    /* mail is not meant by "all ports" */
         assert_int_equal(rule_of(&p, NULL, "1.2.3.4", 22, POLICY_UDP), -1);
         assert_true(policy_resolves(&p, "x.wild.test") && policy_resolves(&p, "git.test"));
         assert_false(policy_resolves(&p, "bad.wild.test") || policy_resolves(&p, "other.test"));

@@ -24,6 +24,12 @@ static json_t *or_null(json_int_t v)
     return v != 0 ? json_integer(v) : json_null();
 }
 
+/* What it was created with; the policy in force is a question of its own. */
+static json_t *network(const json_t *n)
+{
+    return json_string(n == NULL ? "block" : json_is_string(n) ? json_string_value(n) : "policy");
+}
+
 static json_t *end_json(const struct sandbox_row *r)
 {
     json_t *o = json_object();
@@ -81,6 +87,7 @@ json_t *sandbox_json(const struct sandbox *sb)
     set(o, "command", command != NULL ? json_incref(command) : json_null());
     set(o, "workdir", json_incref(json_object_get(spec, "workdir")));
     set(o, "user", json_incref(json_object_get(spec, "user")));
+    set(o, "network", network(json_object_get(spec, "network")));
     set(o, "limits", limits_json(spec));
     set(o, "retain_s", json_real((double)r->retain_ms / 1000));
     set(o, "isolation", json_string("native"));
