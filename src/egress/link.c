@@ -72,8 +72,11 @@ static int on_policy(struct link *l, struct chan_msg *m)
     struct err e;
     bool attach = m->type == EGRESS_ATTACH;
 
-    if (egress_policy_decode(&p, m->data, m->len) < 0 || m->nfds != (attach ? 2 : 0))
-        return -EBADMSG;
+    /* One sandbox's message that cannot be read is no reason to forget all others. */
+    if (egress_policy_decode(&p, m->data, m->len) < 0 || m->nfds != (attach ? 2 : 0)) {
+        err_set(&e, ERR_INVALID, "the message cannot be read");
+        return answer_error(l, m->tag, &e);
+    }
     bool ok = attach ? box_attach(g, &p, &m->fds[0], &m->fds[1], &e) != NULL : box_policy(g, &p, &e) == 0;
     return ok ? send_it(l, EGRESS_OK, m->tag, NULL, 0) : answer_error(l, m->tag, &e);
 }

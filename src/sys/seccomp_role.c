@@ -4,6 +4,7 @@
 #include "sys/seccomp_role.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <stddef.h>
@@ -135,6 +136,8 @@ static const struct {
     uint64_t mask;              /* the argument under this mask ... */
     uint64_t value;             /* ... is this */
 } narrow[] = {
+    /* libc's fstat, which a payload's size is read with */
+    {SECCOMP_MEMFD, CALL(newfstatat), 3, ~0ULL, AT_EMPTY_PATH},
     {SECCOMP_UNIX, CALL(socket), 0, ~0ULL, AF_UNIX},
     {SECCOMP_UNIX, CALL(socketpair), 0, ~0ULL, AF_UNIX},
     {SECCOMP_INET, CALL(socket), 0, ~0ULL, AF_INET},

@@ -2,8 +2,10 @@
 What the policy lets out goes out unharmed, and nothing else does: names, addresses, ports.
 """
 
+import hashlib
 import json
 import pathlib
+import subprocess
 import time
 
 import pytest
@@ -230,7 +232,6 @@ def test_downloads_and_streams(api, world, named):
     script = ("import urllib.request,hashlib\nd=urllib.request.urlopen('http://allowed.test/bytes/20000000').read()\n"
               "print(len(d), hashlib.sha256(d).hexdigest())")
     r = api.run(named, ["python3", "-c", script])
-    import hashlib
     want = (bytes(range(256)) * 256 * 400)[:20000000]
     assert r["stdout"].split() == ["20000000", hashlib.sha256(want).hexdigest()]
     r = api.run(named, ["sh", "-c", "printf 'GET /drip HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n' > /tmp/q; "
@@ -268,3 +269,35 @@ def test_bad_policies(api, spec, says):
     r = api.post("/v1/sandboxes", json={"network": spec})
     assert r.status_code in (400, 422, 501), r.text
     assert says in r.json()["error"]["message"]
+
+
+def test_ten_thousand_rules(api, world):
+    rules = [{"action": "allow", "domains": [f"host{n}.example.com"], "ports": [443]} for n in range(5000)]
+    rules += [{"action": "deny", "cidrs": [f"11.{n // 250}.{n % 250}.0/24"]} for n in range(4999)]
+    rules.append({"name": "last", "action": "allow", "domains": ["allowed.test"]})
+    with api.sandbox(network={"rules": rules}) as sb:
+        assert body(tls(api, sb, "allowed.test"))["address"] == w.ALLOWED
+        assert not tls(api, sb, "evil.test", address=w.EVIL)["ok"]
+        assert status(get(api, sb, "x.test", address="11.3.7.1", port=8080)) == 403
+        r = api.get(f"/v1/sandboxes/{sb.id}/policy/explain", params={"url": "https://allowed.test/"}).json()
+        assert (r["action"], r["rule"], r["rule_name"]) == ("allow", 10000, "last")
+        assert len(api.get(f"/v1/sandboxes/{sb.id}/policy").json()["rules"]) == 10000
+        r = api.put(f"/v1/sandboxes/{sb.id}/policy", json={"rules": rules + [{}]})
+        assert r.status_code in (400, 413) and "10001" in r.json()["error"]["message"]
+    assert not world.went_to(w.EVIL)
+
+
+def test_the_command_line_explains(api, daemon, named):
+    env = {"QUICKSAND_URL": daemon.url, "QUICKSAND_TOKEN": daemon.token, "PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
+
+    def quicksand(*words):
+        return subprocess.run([daemon.lib_dir / "quicksand", *words], env=env, capture_output=True, text=True)
+
+    out = quicksand("policy", "explain", named.id, "https://www.wild.test/a?b=c")
+    assert out.returncode == 0, out.stderr
+    told = json.loads(out.stdout)
+    assert (told["action"], told["rule_name"], told["name"]) == ("allow", "allow_domains", "www.wild.test")
+    assert json.loads(quicksand("policy", "get", named.id).stdout)["dns"] == "rules"
+    assert json.loads(quicksand("policy", "status", named.id).stdout)["revision"] == 1
+    bad = quicksand("policy", "explain", named.id, "nonsense")
+    assert bad.returncode == 1 and "port" in bad.stderr
