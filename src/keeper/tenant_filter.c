@@ -158,12 +158,18 @@ static int add_sockets(struct seccomp_filter *f, const char *call, bool nest)
     return r == 0 ? seccomp_filter_add(f, EAFNOSUPPORT, call) : r;
 }
 
-/* Typing into a terminal: what runs as one user inside would give commands to the shell of another that reads there next. */
+/*
+ * Typing into a terminal: what runs as one user inside would give commands to the shell of another that reads there next. Line
+ * disciplines: naming one loads it into the kernel, and the rare ones have had holes.
+ */
 static int add_terminals(struct seccomp_filter *f)
 {
-    int r = seccomp_filter_add_if(f, EPERM, "ioctl", 1, SECCOMP_INT, TIOCSTI);
+    static const uint64_t refused[] = {TIOCSTI, TIOCLINUX, TIOCSETD};
+    int r = 0;
 
-    return r == 0 ? seccomp_filter_add_if(f, EPERM, "ioctl", 1, SECCOMP_INT, TIOCLINUX) : r;
+    for (size_t i = 0; r == 0 && i < array_len(refused); i++)
+        r = seccomp_filter_add_if(f, EPERM, "ioctl", 1, SECCOMP_INT, refused[i]);
+    return r;
 }
 
 /* What debuggers and 32-bit-minded programs set; 0xffffffff only asks. */

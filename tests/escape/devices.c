@@ -199,7 +199,7 @@ const struct attempt devices_table[] = {
     {"device-entropy", "credit the kernel's random pool", "EPERM", NULL, entropy, 0},
     {"device-reseed", "reseed the kernel's random numbers", "EPERM", NULL, reseed, 0},
     {"device-freeze", "freeze the file system", "EPERM", "EOPNOTSUPP", freeze, 0},
-    {"device-immutable", "make a file immutable", "EPERM", NULL, immutable, 0},
+    {"device-immutable", "make a file immutable", "EPERM", "ENOTTY", immutable, 0},
     {"device-overlay-attribute", "redirect a directory of the overlay elsewhere", "EPERM", NULL, overlay_attributes, 0},
     TABLE_END,
 };

@@ -125,7 +125,7 @@ static void protocols(enum seccomp_arch arch, bool nest)
 
 static void terminals(enum seccomp_arch arch)
 {
-    static const uint64_t calls[] = {0x5401, 0x5411, 0x5413, 0x541b, 0x5422}, refused[] = {0x5412, 0x541c};
+    static const uint64_t calls[] = {0x5401, 0x5411, 0x5413, 0x541b, 0x5422}, refused[] = {0x5412, 0x541c, 0x5423};
     uint32_t nr = (uint32_t)seccomp_syscall_resolve_name_arch(names[arch], "ioctl");
 
     for (size_t i = 0; i < array_len(calls); i++)
