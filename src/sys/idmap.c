@@ -25,7 +25,9 @@ int idmap_write(pid_t pid, uint32_t base)
         return r;
     /* Of quotas. Written here because anybody inside could write it, once, and so give files to a project of the host. */
     snprintf(name, sizeof name, "/proc/%d/projid_map", (int)pid);
-    return fd_write_at(AT_FDCWD, name, map);
+    r = fd_write_at(AT_FDCWD, name, map);
+    /* Our own namespace has no such ids (a container's): then nobody below it can have any. */
+    return r == -EPERM ? 0 : r;
 }
 
 int idmap_open_userns(pid_t pid)
