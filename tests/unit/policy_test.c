@@ -94,7 +94,7 @@ static void what_is_written_for_an_address(void **state)
 static void names_are_brought_to_one_form(void **state)
 {
     static const char *const bad[] = {"", ".", "a..b", "-a.test", "a-.test", "a b", "1.2.3.4", "a.*", "*a.test", "a.*.b",
-                                      "b\xc3\xbc" "cher.test", "a.test\n", "[::1]", "a/b", "a:80"};
+                                      ("b\xc3\xbc" "cher.test"), "a.test\n", "[::1]", "a/b", "a:80"};
     char out[POLICY_DOMAIN_MAX + 1];
 
     assert_null(policy_domain("EXAMPLE.Test.", false, out));
