@@ -48,7 +48,7 @@ def told(api, url, exec_id, seconds=60):
     """The first line that the program wrote, or the reason of its end."""
     give_up = time.monotonic() + seconds
     while time.monotonic() < give_up:
-        out = api.get(f"{url}/execs/{exec_id}/stdout").content
+        out = api.get(f"{url}/execs/{exec_id}/stdout", params={"follow": "false"}).content
         if b"\n" in out:
             return out.split(b"\n")[0].decode()
         x = api.get(f"{url}/execs/{exec_id}").json()
