@@ -90,7 +90,7 @@ static int run(struct init *in, const struct init_exec *x, void *block, const st
                struct init_started *r)
 {
     struct exec_spec spec;
-    struct spawn s = {.spec = &spec, .user = &user, .self = in->self};
+    struct spawn s = {.spec = &spec, .user = &user, .self = in->self, .proc = in->proc};
 
     int e = exec_spec_decode(&spec, block, x->spec_len, arrays, sizeof arrays / sizeof arrays[0]);
     if (e < 0)

@@ -21,6 +21,7 @@
 #include "init/kernel.h"
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#define OOM_SCORE "500"
 #define STACK_SIZE (48 * 1024)
 
 /* <linux/sched.h> does not live beside <sched.h>, so what we need of it stands here. */
@@ -148,6 +149,16 @@ static void child_stdio(struct spawn *s)
     (void)fchown(0, s->user->uid, (gid_t)-1);
 }
 
+/* Commands go before init, and under memory pressure of the host before anything of its own. */
+static void child_oom(struct spawn *s)
+{
+    int fd = openat(s->proc, "self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+    if (fd < 0 || write(fd, OOM_SCORE, sizeof OOM_SCORE - 1) < 0)
+        child_fail(s, "oom score", errno);
+    (void)close(fd);
+}
+
 static void child_limits(struct spawn *s)
 {
     struct rlimit lim;
@@ -249,6 +260,7 @@ static void child_main(void *arg)
     child_stdio(s);
     if (s->spec->make_cwd && s->spec->cwd[0] == '/')
         child_cwd_make(s, s->spec->cwd);
+    child_oom(s);
     child_limits(s);
     child_user(s);
     child_cwd(s);

@@ -17,6 +17,7 @@ struct spawn {
     int stdio[3];                       /* become 0, 1, 2 */
     bool tty;                           /* stdio[0] is the controlling terminal */
     int cgroup;                         /* directory, or -1 */
+    int proc;                       /* root of procfs */
     int self;                           /* our own program, for spec->helper */
     /* Written by the child, which shares our memory until it executes. */
     int error;

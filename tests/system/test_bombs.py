@@ -4,7 +4,8 @@ rule, and hurts nobody: a neighbour's commands take at most twice as long as bef
 everything works afterwards.
 
 The machine may be busy with other things, so a measurement that is over the limit is made again, before and during the bomb;
-one good one out of three shows that the bomb is not to blame.
+one good one out of three shows that the bomb is not to blame. If others used the processors in all three, nothing can be said
+about times, and the test says so by skipping after everything else was checked.
 """
 
 import contextlib
@@ -20,6 +21,8 @@ RATIO = 2.0
 NOISE_S = 0.004
 TRIES = 3
 COMMANDS = 30
+DAEMONS = 0.5        # processors that the daemons need for that
+CROWD = 0.1          # part of the processors that others may use beside them
 RSS_GROWTH = 64 << 20
 DELETE_S = 10
 
@@ -33,6 +36,43 @@ def latency(api, neighbour):
         times.append(time.monotonic() - began)
         assert r.status_code == 200 and r.json()["exec"]["exit"]["code"] == 0, r.text
     return statistics.median(times)
+
+
+def busy_ticks():
+    fields = [int(v) for v in pathlib.Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
+    return sum(fields[:3]) + sum(fields[5:8])
+
+
+def sandboxes_us(daemon):
+    root = pathlib.Path("/sys/fs/cgroup/unified")
+    text = ((root if root.exists() else root.parent) / daemon.cgroup / "cpu.stat").read_text()
+    return int(text.split("usage_usec ")[1].split()[0])
+
+
+class Comparison:
+    """Latencies before and during something, as often as it takes."""
+
+    def __init__(self, daemon, neighbour):
+        self.daemon, self.neighbour, self.ratios, self.crowded = daemon, neighbour, [], 0
+
+    def before(self):
+        began, ticks, own = time.monotonic(), busy_ticks(), time.process_time()
+        used = sandboxes_us(self.daemon)
+        self.base = latency(self.daemon.api, self.neighbour)
+        wall = time.monotonic() - began
+        others = (busy_ticks() - ticks) / os.sysconf("SC_CLK_TCK") - (time.process_time() - own) - (sandboxes_us(self.daemon) - used) / 1e6
+        self.crowded += others / wall > DAEMONS + CROWD * os.cpu_count()
+
+    def during(self):
+        self.ratios.append(max(0, latency(self.daemon.api, self.neighbour) - NOISE_S) / self.base)
+
+    def is_good(self):
+        return self.ratios[-1] <= RATIO
+
+    def verdict(self):
+        if min(self.ratios) > RATIO and self.crowded == len(self.ratios):
+            pytest.skip(f"needs a machine that does nothing else: {self.ratios}")
+        assert min(self.ratios) <= RATIO, self.ratios
 
 
 def daemons_rss(daemon):
@@ -56,6 +96,15 @@ def told(api, url, exec_id, seconds=60):
             return x["exit"]["reason"]
         time.sleep(0.05)
     raise AssertionError(f"it was not told within {seconds} s: {api.get(f'{url}/execs/{exec_id}').json()}")
+
+
+@pytest.fixture(autouse=True)
+def first():
+    """The client is not what is measured: it must not wait for a processor until the turn of a bomb's process ends."""
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    os.setpriority(os.PRIO_PROCESS, 0, -20)
+    yield
+    os.setpriority(os.PRIO_PROCESS, 0, nice)
 
 
 @pytest.fixture
@@ -107,9 +156,9 @@ BOMBS = {
     "descriptors": ("for i in range(5): os.fork()\nwhile True:\n try: os.open('/dev/null', os.O_RDONLY)\n except OSError as e: say(name(e)); time.sleep(0.01)",
                     {"memory_mb": 128}, {"EMFILE", "oom_limit", "ENOMEM"}),
     "inotify": ("while libc.inotify_init() >= 0: pass\nsay(errno.errorcode[ctypes.get_errno()])\ntime.sleep(1000)", {}, {"EMFILE"}),
-    "epoll": ("import select\nl = []\nwhile True:\n try:\n  e = select.epoll(); l.append(e)\n  for i in range(3): e.register(i, select.EPOLLIN)\n"
-              " except OSError as e: say(name(e)); time.sleep(0.01)", {"memory_mb": 64}, {"EMFILE", "oom_limit", "ENOMEM", "ENOSPC"}),
-    "mounts of memory": ("l = []\nwhile True:\n try:\n  fd = os.memfd_create('x'); os.write(fd, b'x' * 1000000)\n except OSError as e: say(name(e)); time.sleep(0.01)",
+    "epoll": ("import select\nl = []\nwhile True:\n try:\n  e = select.epoll(); l.append(e)\n  for f in l[-100:-1]: e.register(f, select.EPOLLIN)\n"
+              " except OSError as e: say(name(e)); time.sleep(0.01)", {"memory_mb": 64, "nofile": 5000}, {"EMFILE", "oom_limit", "ENOMEM", "ENOSPC", "ELOOP"}),
+    "files in memory": ("l = []\nwhile True:\n try:\n  fd = os.memfd_create('x'); os.write(fd, b'x' * 1000000)\n except OSError as e: say(name(e)); time.sleep(0.01)",
                          {"memory_mb": 128}, {"oom_limit", "EMFILE", "ENOMEM"}),
 }
 
@@ -118,15 +167,15 @@ BOMBS = {
 def test_a_bomb_is_told_and_hurts_nobody(api, daemon, neighbour, bomb):
     text, limits, expected = BOMBS[bomb]
     small = daemons_rss(daemon)
-    ratios = []
+    c = Comparison(daemon, neighbour)
     for _ in range(TRIES):
-        before = latency(api, neighbour)
+        c.before()
         sb = api.post("/v1/sandboxes", json={"idle_timeout_s": None, "pids": 500, **limits}).json()
         url = f"/v1/sandboxes/{sb['id']}"
         try:
             x = api.post(url + "/execs", json={"command": ["python3", "-c", SAY + text]}).json()["id"]
-            during = latency(api, neighbour)
             assert told(api, url, x) in expected
+            c.during()
             state = api.get(url).json()
             assert state["state"] == "running", state
             if "memory_mb" in limits:
@@ -135,33 +184,31 @@ def test_a_bomb_is_told_and_hurts_nobody(api, daemon, neighbour, bomb):
             began = time.monotonic()
             assert api.delete(url).status_code == 204
         assert time.monotonic() - began < DELETE_S
-        ratios.append(max(0, during - NOISE_S) / before)
-        if ratios[-1] <= RATIO:
+        if c.is_good():
             break
-    assert min(ratios) <= RATIO, ratios
     grown = daemons_rss(daemon) - small
     assert grown < RSS_GROWTH, f"the daemons have grown by {grown} bytes"
     with api.sandbox() as fresh:
         assert api.run(fresh, ["echo", "works"])["stdout"] == "works\n"
+    c.verdict()
 
 
 def test_an_output_flood_ends_by_its_limit(api, daemon, neighbour):
     small = daemons_rss(daemon)
-    ratios = []
+    c = Comparison(daemon, neighbour)
     for _ in range(TRIES):
-        before = latency(api, neighbour)
+        c.before()
         with api.sandbox() as sb:
             url = f"/v1/sandboxes/{sb.id}"
             x = api.post(url + "/execs", json={"command": ["sh", "-c", "yes & yes >&2 & wait"], "output_limit_bytes": 256 << 20}).json()["id"]
-            during = latency(api, neighbour)
+            c.during()
             end = api.get(f"{url}/execs/{x}", params={"wait": "exit", "timeout_s": 120}).json()
             assert end["exit"]["reason"] == "output_limit", end
             assert end["stdout_bytes"] <= 256 << 20 and end["stderr_bytes"] <= 256 << 20
-        ratios.append(max(0, during - NOISE_S) / before)
-        if ratios[-1] <= RATIO:
+        if c.is_good():
             break
-    assert min(ratios) <= RATIO, ratios
     assert daemons_rss(daemon) - small < RSS_GROWTH
+    c.verdict()
 
 
 def test_kernel_limits_of_one_do_not_starve_another(api):

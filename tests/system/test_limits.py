@@ -8,6 +8,7 @@ import pathlib
 
 import pytest
 
+import qsdaemon
 from qsdaemon import error
 
 MIB = 1 << 20

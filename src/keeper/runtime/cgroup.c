@@ -24,7 +24,8 @@
 #define OWNER_ATTRIBUTE "trusted.quicksand.data_dir"
 #define OWNER_SIZE 4096
 #define CPU_PERIOD_US 100000
-#define MONITORS_WEIGHT 1000            /* of monitors and roles; 100 is that of a sandbox */
+#define ALL_WEIGHT UINT64_C(1000)       /* of all of ours together; 100 is that of a service or login of the host */
+#define MONITORS_WEIGHT UINT64_C(1000)  /* of monitors and roles; 100 is that of a sandbox */
 #define SHARES(weight) ((uint64_t)(weight) * 1024 / 100)        /* v1: 1024 is the default where v2 has 100 */
 #define NO_REQUEST (1ULL << 60)         /* from here on a soft limit of v1 says that there is none */
 
@@ -124,14 +125,22 @@ static int claim(const struct cg *g, const char *owner, struct err *e)
     return 0;
 }
 
-/* However many threads a sandbox has, what serves the others gets its turn. Where that cannot be set it is only slower. */
-static void monitors_first(const struct cg *g)
+/*
+ * All sandboxes and what serves them are one group of the host: with the weight of one, a single busy sandbox would use up
+ * what the others need when the host has other work. Within it, however many threads a sandbox has, what serves the others gets its
+ * turn. Where this cannot be set they are only slower.
+ */
+static void weigh(const struct cg *g)
 {
+    bool is_v1 = g->v1[CG_CPU] >= 0;
     char value[24];
 
-    snprintf(value, sizeof value, "%" PRIu64, g->v1[CG_CPU] >= 0 ? SHARES(MONITORS_WEIGHT) : MONITORS_WEIGHT);
-    if (!g->absent[CG_CPU])
-        (void)fd_write_at(home(g, CG_CPU), g->v1[CG_CPU] >= 0 ? MONITORS "/cpu.shares" : MONITORS "/cpu.weight", value);
+    if (g->absent[CG_CPU])
+        return;
+    snprintf(value, sizeof value, "%" PRIu64, is_v1 ? SHARES(ALL_WEIGHT) : ALL_WEIGHT);
+    (void)fd_write_at(home(g, CG_CPU), is_v1 ? "cpu.shares" : "cpu.weight", value);
+    snprintf(value, sizeof value, "%" PRIu64, is_v1 ? SHARES(MONITORS_WEIGHT) : MONITORS_WEIGHT);
+    (void)fd_write_at(home(g, CG_CPU), is_v1 ? MONITORS "/cpu.shares" : MONITORS "/cpu.weight", value);
 }
 
 int cg_init(struct cg *g, const char *name, const char *owner, struct err *e)
@@ -159,7 +168,7 @@ int cg_init(struct cg *g, const char *name, const char *owner, struct err *e)
     for (int c = 0; c < CG_CONTROLLERS; c++)
         if (controller_init(g, c, v1[c], e) < 0)
             return -1;
-    monitors_first(g);
+    weigh(g);
     return 0;
 }
 

@@ -34,8 +34,8 @@
 
 #define TTY_GID 5
 #define TERMINALS_MAX "128"
-/* Under memory pressure of the host, programs of sandboxes go before anything of the host's own. */
-#define OOM_SCORE "500"
+/* Init is never killed for want of memory, because its sandbox would go with it; each command raises its own score (init/spawn.c). */
+#define OOM_SCORE "-1000"
 /* Building gives way to sandboxes at work; monitor and init go on at the usual priority. */
 #define BUILD_NICE 5
 
@@ -223,8 +223,9 @@ static int equip_init(struct parts *p, struct err *e)
     if (r < 0)
         return err_sys(e, -r, "map the ids of slot %" PRIu32, p->slot);
     snprintf(name, sizeof name, "/proc/%d/oom_score_adj", (int)p->init_pid);
+    /* Lowering needs a right that not every root has; then init is only the last that is chosen. */
     r = fd_write_at(AT_FDCWD, name, OOM_SCORE);
-    if (r < 0)
+    if (r < 0 && r != -EACCES)
         return err_sys(e, -r, "set the OOM score of init");
     if (setpriority(PRIO_PROCESS, (id_t)p->init_pid, 0) < 0)
         return err_sys(e, errno, "set the priority of init");
