@@ -2,8 +2,9 @@
  * oom.c - which process did the memory limit kill?
  *
  * Called by serve.c when the monitor asks, right after the kernel has told it. The victim has SIGKILL
- * pending until it is reaped, and giving back its memory takes a while: so it is mostly still there. What
- * is found is for the record alone; nobody but this sandbox depends on it.
+ * pending until it is reaped, and giving back its memory takes a while: so it is mostly still there. If not,
+ * the largest process that was seen before is the one that the kernel's rule took. Nobody but this sandbox
+ * depends on what is found.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -39,6 +40,13 @@ static bool is_being_killed(const char *status)
 
     return (shared != NULL && (strtoull(shared, NULL, 16) & SIGKILL_BIT) != 0) ||
            (own != NULL && (strtoull(own, NULL, 16) & SIGKILL_BIT) != 0);
+}
+
+static unsigned long rss_kb(const char *status)
+{
+    const char *at = field(status, "VmRSS:");
+
+    return at != NULL ? strtoul(at, NULL, 10) : 0;
 }
 
 /* The number of the exec's group: the line "0::/x<number>". -1 = none. */
@@ -77,14 +85,21 @@ void oom_answer(struct init *in, const struct init_oom *m)
     int fd = openat(in->proc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     const struct dirent *de;
+    unsigned long most_kb = 0;
 
-    while (dir != NULL && r.pid == 0 && (de = readdir(dir)) != NULL) {
+    while (dir != NULL && !r.certain && (de = readdir(dir)) != NULL) {
         if (de->d_name[0] < '1' || de->d_name[0] > '9')
             continue;
         snprintf(path, sizeof path, "%.16s/status", de->d_name);
         /* A status that is too long has its tail cut off, where nothing of interest is. */
-        if (fd_read_at(in->proc, path, status, sizeof status) > 0 && is_being_killed(status))
+        if (fd_read_at(in->proc, path, status, sizeof status) <= 0)
+            continue;
+        unsigned long kb = rss_kb(status);
+        r.certain = is_being_killed(status);
+        if (r.certain || kb > most_kb) {
             take(in, de->d_name, status, &r);
+            most_kb = kb;
+        }
     }
     if (dir != NULL)
         (void)closedir(dir);

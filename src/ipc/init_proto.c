@@ -256,6 +256,7 @@ size_t init_oom_r_encode(const struct init_oom_r *m, void *out, size_t size)
 
     wire_init(&w, out, size);
     wire_put_u32(&w, m->tag);
+    wire_put_bool(&w, m->certain);
     wire_put_i32(&w, m->pid);
     wire_put_i32(&w, m->group);
     wire_put_str(&w, m->comm);
@@ -269,6 +270,7 @@ int init_oom_r_decode(struct init_oom_r *ret, const void *p, size_t n)
 
     wire_read(&r, p, n);
     m.tag = wire_get_u32(&r);
+    m.certain = wire_get_bool(&r);
     m.pid = wire_get_i32(&r);
     m.group = wire_get_i32(&r);
     wire_get_str(&r, m.comm, sizeof m.comm);

@@ -109,6 +109,7 @@ struct init_oom {
 
 struct init_oom_r {
     uint32_t tag;
+    bool certain;               /* it is being killed; else it is the largest, which the kernel takes by rule */
     int32_t pid;                /* inside; 0 = nobody was seen */
     int32_t group;              /* the number in the name of its cgroup, -1 = unknown */
     char comm[16];

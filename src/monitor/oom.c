@@ -141,7 +141,7 @@ static void look(void)
 {
     uint64_t kills = usage_oom_kills();
 
-    if (kills > oom.handled && (oom.victim.pid != 0 || oom.looks >= LOOKS / 2)) {
+    if (kills > oom.handled && (oom.victim.certain || oom.looks >= LOOKS / 2)) {
         oom.handled = kills;
         handle(&oom.victim);
         oom.victim = (struct init_oom_r){.group = -1};
@@ -161,7 +161,8 @@ void oom_on_answer(const struct init_oom_r *m)
     if (!oom.asked || m->tag != oom.tag)
         return;
     oom.asked = false;
-    if (m->pid != 0)
+    /* What is certain counts; before that what came first, when the largest was still there. */
+    if (m->pid != 0 && !oom.victim.certain && (m->certain || oom.victim.pid == 0))
         oom.victim = *m;
     look();
 }
@@ -177,7 +178,7 @@ void oom_run_timers(void)
     if (oom.asked) {
         oom.asked = false;
         look();
-    } else if (oom.victim.pid == 0) {
+    } else if (!oom.victim.certain) {
         ask();
     } else {
         look();

@@ -2,6 +2,7 @@
  * monitor_test.c - the monitor program, driven as keeper, init and node do
  */
 #include <setjmp.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -756,6 +757,7 @@ static uint16_t ask_network(struct chan_msg *m)
 {
     uint32_t tag = rig_send(rig.node, MON_NETWORK, NULL, 0);
 
+    assert_int_equal(poll(&(struct pollfd){.fd = rig.node, .events = POLLIN}, 1, 20000), 1);
     assert_int_equal(chan_recv(rig.node, space, sizeof space, 0, m), 1);
     assert_int_equal(m->tag, tag);
     return m->type;
