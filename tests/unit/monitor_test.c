@@ -2,7 +2,6 @@
  * monitor_test.c - the monitor program, driven as keeper, init and node do
  */
 #include <setjmp.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
