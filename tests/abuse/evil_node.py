@@ -166,7 +166,8 @@ class Evil:
                 many.clear()
 
     def drop(self):
-        self.sock.close()
+        if self.sock is not None:
+            self.sock.close()
         self.sock = None
 
 

@@ -105,7 +105,7 @@ def descriptors(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
-@pytest.mark.parametrize("seconds", [8, pytest.param(300, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seconds", [8, pytest.param(120, marks=pytest.mark.long)])
 def test_nothing_outside_its_contract_happens(rig, seconds):
     k = rig.connect()
     witness = Witness(rig)
