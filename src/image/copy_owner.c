@@ -60,7 +60,11 @@ int copy_owner(const struct chain_dir *base, const char *text, uid_t *ret_uid, g
     const char *line = NULL;
     size_t n = 0, len = 0;
 
-    (void)snprintf(user, sizeof user, "%.*s", (int)strcspn(text, ":"), text);
+    size_t user_len = strcspn(text, ":");
+    if (user_len >= sizeof user)
+        return err_set(e, ERR_INVALID, "the user of '%.60s…' is over %zu bytes long", text, sizeof user - 1);
+    memcpy(user, text, user_len);
+    user[user_len] = '\0';
     const char *group = strchr(text, ':') != NULL ? strchr(text, ':') + 1 : NULL;
     auto_free char *passwd = chain_read(base, "etc/passwd", FILE_MAX, &n);
     bool numeric = is_number(user, &uid);
