@@ -165,6 +165,9 @@ static void turn(void)
 
 int main(void)
 {
+    /* Not before we were executed, see sys/caps.h. */
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || geteuid() == 0)
+        return 1;
     (void)prctl(PR_SET_DUMPABLE, 0);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGHUP, SIG_IGN);

@@ -62,7 +62,11 @@ int caps_limit(uint64_t keep)
 
 int caps_become_user(uint32_t uid, uint32_t gid)
 {
-    return caps_become_user_as(uid, uid, gid);
+    int r = caps_become_user_as(uid, uid, gid);
+
+    if (r < 0)
+        return r;
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
 }
 
 int caps_become_user_as(uint32_t real_uid, uint32_t uid, uint32_t gid)
@@ -73,8 +77,5 @@ int caps_become_user_as(uint32_t real_uid, uint32_t uid, uint32_t gid)
         return r;
     if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(real_uid, uid, uid) < 0)
         return -errno;
-    r = lower_sets(0);
-    if (r < 0)
-        return r;
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
+    return lower_sets(0);
 }
