@@ -128,6 +128,11 @@ static void time_begin(void)
     snprintf(text, sizeof text, "monotonic -%lld 0\nboottime -%lld 0\n", (long long)monotonic.tv_sec,
              (long long)boot.tv_sec);
     (void)fd_write_at(AT_FDCWD, "/proc/self/timens_offsets", text);
+    /* Executing would enter it on newer kernels alone; and whoever has another one for its children than its own cannot make
+     * them share its memory, as init does (kernel 6.1: EINVAL). */
+    auto_close int fd = open("/proc/self/ns/time_for_children", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0)
+        (void)setns(fd, CLONE_NEWTIME);
 }
 
 /* The first process of the new namespaces: waits for its ids and descriptors, then executes init. */
