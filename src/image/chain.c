@@ -153,7 +153,8 @@ static int add_layer(struct names *names, int dir)
         add_name(names, hidden ? '-' : '+', d->d_name);
     }
     (void)closedir(list);
-    qsort(names->list, names->n, sizeof *names->list, compare_names);
+    if (names->n > 0)
+        qsort(names->list, names->n, sizeof *names->list, compare_names);
     return 0;
 }
 

@@ -65,7 +65,8 @@ static int read_names(int dir, char ***ret, size_t *ret_n)
         (*ret)[(*ret_n)++] = mem_strdup(d->d_name);
     }
     (void)closedir(list);
-    qsort(*ret, *ret_n, sizeof **ret, compare);
+    if (*ret_n > 0)
+        qsort(*ret, *ret_n, sizeof **ret, compare);
     return 0;
 }
 

@@ -441,7 +441,9 @@ def test_what_is_put_into_a_helpers_answer_harms_its_own_sandbox_alone(api, daem
         start(api, url, "python3", "-c", INJECT, stdout="drop", stderr="drop")
         before = daemon.pids("control"), daemon.pids("node")
         odd = 0
-        for i in range(8):
+        for i in range(40):                         # until an answer was written into, which is a matter of luck
+            if i >= 8 and odd > 0:
+                break
             for call in (
                 lambda: api.put(url + "/files", params={"path": "/tmp/f"}, content=b"abc"),
                 lambda: api.get(url + "/files", params={"path": "/tmp/f"}),

@@ -39,7 +39,7 @@ def test_kernel_and_host_details(api, daemon, sb):
 
 def test_classic_escapes(api, daemon, sb):
     """UR-151: mounts, release_agent, namespaces, file handles, /proc/self/exe: none reaches the host; sudo-like programs and packages still work."""
-    canary = daemon.home / "canary"
+    canary = daemon.home / "canary-of-classic-escapes"
     canary.write_text("untouched")
     for attack in (
             "unshare -Urm true", "unshare -m true", "mount -t proc p /mnt", "mount -t sysfs s /mnt", "mount -t tmpfs t /mnt", "mount -t cgroup -o memory c /mnt",

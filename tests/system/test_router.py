@@ -523,7 +523,7 @@ def test_what_this_server_does_not_do(r):
                        (lambda: r.TaskSnapshotDirectory(path=b"/x"), "UNIMPLEMENTED"),
                        (lambda: r.TaskSnapshotFilesystem(), "UNIMPLEMENTED"),
                        (lambda: r.TaskSnapshotMemory(), "UNIMPLEMENTED"),
-                       (lambda: r.TaskSetNetworkAccess(), "FAILED_PRECONDITION"),
+                       (lambda: r.TaskSetNetworkAccess(), "INVALID_ARGUMENT"),
                        (lambda: r.TaskSetOutboundPolicy(), "FAILED_PRECONDITION")):
         refused(call, name)
 

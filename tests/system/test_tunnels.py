@@ -215,8 +215,8 @@ def test_ports_open_and_close_later(api, sb):
 def test_who_may_connect(api, sb, allow, passes):
     serve(api, sb, 9100)
     p = api.put(f"/v1/sandboxes/{sb['id']}/ports/9100", json={"kind": "raw", "inbound_allow": allow}).json()
-    s = plain(p["raw_port"])
     try:
+        s = plain(p["raw_port"])
         s.sendall(b"echo\nx")
         got = s.recv(10)
     except (ConnectionResetError, BrokenPipeError):
