@@ -61,8 +61,10 @@ def image_daemon(registry, hostile):
         registry_mirrors=f"mirrored.example={registry.host}")
     instance.registry_auth = auth
     yield instance
-    system_conftest.finish(instance)
-    shutil.rmtree(auth.parent)
+    try:
+        system_conftest.finish(instance)
+    finally:
+        shutil.rmtree(auth.parent)
 
 
 @pytest.fixture

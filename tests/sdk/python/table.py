@@ -106,6 +106,7 @@ def sandboxes():
     other = create(unencrypted_ports=[8000])
     assert list(other.tunnels()) == [8000]
     assert other.create_connect_token().token
+    other._experimental_set_outbound_network_policy(outbound_cidr_allowlist=["10.0.0.0/8"])
     if V2:
         other._experimental_set_name(unique("later"))
     cli("container", "list")
