@@ -13,7 +13,12 @@ from registry import tar_of
 
 
 def context(images, files):
-    r = images.api.post("/v1/builds/contexts", content=tar_of(files))
+    for _ in range(50):
+        r = images.api.post("/v1/builds/contexts", content=tar_of(files))
+        # The same files just now were another context's, which is being removed: the answer says to try again.
+        if r.status_code != 503 or not r.json()["error"]["retryable"]:
+            break
+        time.sleep(0.1)
     assert r.status_code == 201, r.text
     return r.json()["context"]
 
