@@ -23,7 +23,7 @@
 static void pass_free(struct pass *p)
 {
     free(p->metadata);
-    free(p->allowed);
+    allow_done(&p->allow);
     free(p);
 }
 
@@ -42,19 +42,11 @@ static void hash_token(const char *token, char out[SHA256_HEX_SIZE])
 
 static json_t *to_json(const struct pass *p)
 {
-    char text[ADDRESS_TEXT + 8];
     json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:s}", "id", p->id, "hash", p->hash, "sandbox", p->sandbox, "port",
                           (int)p->port, "until_ms", (json_int_t)p->until_ms, "uses_left", (json_int_t)p->uses_left, "metadata",
                           p->metadata);
 
-    if (p->is_open)
-        return o;
-    json_t *list = json_array();
-    for (size_t i = 0; i < p->nallowed; i++) {
-        (void)cidr_text(&p->allowed[i], text, sizeof text);
-        json_array_append_new(list, json_string(text));
-    }
-    json_object_set_new(o, "allowed", list);
+    allow_to_json(&p->allow, o);
     return o;
 }
 
@@ -71,11 +63,9 @@ static int save(struct node *n, struct err *e)
 
 static void restore_one(struct node *n, const json_t *o)
 {
-    const json_t *list = json_object_get(o, "allowed"), *item;
     const char *id = json_string_value(json_object_get(o, "id")), *hash = json_string_value(json_object_get(o, "hash"));
     const char *sandbox = json_string_value(json_object_get(o, "sandbox"));
     const char *metadata = json_string_value(json_object_get(o, "metadata"));
-    size_t i;
 
     if (id == NULL || !id_is(id, "ct-") || hash == NULL || strlen(hash) != SHA256_HEX_SIZE - 1 || sandbox == NULL ||
         !id_is(sandbox, "sb-") || metadata == NULL)
@@ -88,11 +78,7 @@ static void restore_one(struct node *n, const json_t *o)
     p->until_ms = json_integer_value(json_object_get(o, "until_ms"));
     p->uses_left = json_integer_value(json_object_get(o, "uses_left"));
     p->metadata = mem_strdup(metadata);
-    p->is_open = list == NULL;
-    p->allowed = mem_array(json_array_size(list) + 1, sizeof *p->allowed);
-    json_array_foreach(list, i, item)
-        if (json_is_string(item) && cidr_parse(json_string_value(item), &p->allowed[p->nallowed]) == NULL)
-            p->nallowed++;
+    allow_from_json(&p->allow, o);
     p->next = n->passes;
     n->passes = p;
 }
@@ -126,19 +112,6 @@ void passes_free(struct node *n)
 
 /* --- making, revoking, using ----------------------------------------------------------------- */
 
-static int read_allowed(struct pass *p, const Quicksand__Node__PassRequest *rq, struct err *e)
-{
-    p->is_open = !rq->restricted;
-    p->nallowed = rq->n_allowed;
-    p->allowed = mem_array(rq->n_allowed + 1, sizeof *p->allowed);
-    for (size_t i = 0; i < rq->n_allowed; i++) {
-        const char *why = cidr_parse(rq->allowed[i], &p->allowed[i]);
-        if (why != NULL)
-            return err_param(e, ERR_INVALID, "inbound_allow", "'%.60s': %s", rq->allowed[i], why);
-    }
-    return 0;
-}
-
 /* The value goes into a header as it is. */
 static int check_metadata(const char *text, struct err *e)
 {
@@ -168,7 +141,7 @@ int pass_make(struct node *n, const Quicksand__Node__PassRequest *rq, char *ret_
         return err_set(e, ERR_LIMIT, "the sandbox has %zu connect tokens, at most %d are kept", count, LIMIT_PASSES);
     struct pass *p = mem_zalloc(sizeof *p);
     p->metadata = mem_strdup(metadata);
-    if (read_allowed(p, rq, e) < 0) {
+    if (allow_read(&p->allow, rq->restricted, rq->allowed, rq->n_allowed, e) < 0) {
         pass_free(p);
         return -1;
     }

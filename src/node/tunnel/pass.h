@@ -7,10 +7,10 @@
 #ifndef QS_NODE_TUNNEL_PASS_H
 #define QS_NODE_TUNNEL_PASS_H
 
-#include "base/address.h"
 #include "base/ids.h"
 #include "base/sha256.h"
 #include "node/node.h"
+#include "node/tunnel/allow.h"
 
 struct pass {
     struct pass *next;
@@ -21,9 +21,7 @@ struct pass {
     int64_t until_ms;           /* 0 = no end */
     int64_t uses_left;          /* -1 = no count */
     char *metadata;             /* owned */
-    bool is_open;               /* to every address; else to those of `allowed` */
-    size_t nallowed;
-    struct cidr *allowed;       /* owned */
+    struct allow allow;         /* owned */
 };
 
 void passes_new(struct node *n);        /* n->state_fd is open */

@@ -7,7 +7,6 @@
  */
 #include "node/tunnel/proxy.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -212,27 +211,6 @@ static void write_head(struct visit *v, const struct h1_head *h, const struct pa
     buf_addf(&v->out, "connection: %s\r\n\r\n", h->has_upgrade ? "upgrade" : "close");
 }
 
-static bool is_allowed(const struct visit *v, const struct pass *p)
-{
-    char text[64];
-    struct address a;
-
-    if (p->is_open)
-        return true;
-    peer_text(v, text, sizeof text);
-    size_t n = strlen(text);
-    if (text[0] == '[' && n > 2) {
-        memmove(text, text + 1, n - 2);
-        text[n - 2] = '\0';
-    }
-    if (!address_parse(text, &a))
-        return false;
-    for (size_t i = 0; i < p->nallowed; i++)
-        if (cidr_has(&p->allowed[i], &a))
-            return true;
-    return false;
-}
-
 static void dial(struct visit *v);
 
 static void on_head(struct visit *v, size_t len)
@@ -258,7 +236,7 @@ static void on_head(struct visit *v, size_t len)
         answer(v, e.code == ERR_UNAUTHENTICATED ? 401 : 500, "Unauthorized", e.message);
         return;
     }
-    if (!is_allowed(v, p)) {
+    if (!allow_has(&p->allow, (const struct sockaddr *)&v->peer)) {
         answer(v, 403, "Forbidden", "connections from this address are not allowed");
         return;
     }

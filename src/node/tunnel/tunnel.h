@@ -10,9 +10,9 @@
 #ifndef QS_NODE_TUNNEL_TUNNEL_H
 #define QS_NODE_TUNNEL_TUNNEL_H
 
-#include "base/address.h"
 #include "base/ids.h"
 #include "node/node.h"
+#include "node/tunnel/allow.h"
 #include "node/tunnel/range.h"
 
 struct flow;
@@ -25,9 +25,7 @@ struct tunnel {
     uint16_t port;              /* inside */
     bool h2;                    /* TLS agrees on HTTP/2, else on HTTP/1.1 */
     bool raw;                   /* has the second port too */
-    bool is_open;               /* to every address; else to those of `allowed` */
-    size_t nallowed;
-    struct cidr *allowed;       /* owned */
+    struct allow allow;         /* owned */
     struct range_port *tls_port, *raw_port;     /* raw_port: NULL without `raw` */
     struct flow *flows;
 };

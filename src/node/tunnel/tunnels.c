@@ -1,9 +1,7 @@
 /*
  * tunnels.c - which tunnels there are
  */
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,35 +38,11 @@ struct tunnels {
 
 /* --- who may connect ------------------------------------------------------------------------- */
 
-static bool peer_address(const struct sockaddr *sa, struct address *ret)
-{
-    char text[INET6_ADDRSTRLEN];
-    const void *at = sa->sa_family == AF_INET    ? (const void *)&((const struct sockaddr_in *)sa)->sin_addr
-                     : sa->sa_family == AF_INET6 ? (const void *)&((const struct sockaddr_in6 *)sa)->sin6_addr
-                                                 : NULL;
-
-    return at != NULL && inet_ntop(sa->sa_family, at, text, sizeof text) != NULL && address_parse(text, ret);
-}
-
-static bool may_connect(const struct tunnel *t, const struct sockaddr *peer)
-{
-    struct address a;
-
-    if (t->is_open)
-        return true;
-    if (!peer_address(peer, &a))
-        return false;
-    for (size_t i = 0; i < t->nallowed; i++)
-        if (cidr_has(&t->allowed[i], &a))
-            return true;
-    return false;
-}
-
 static void accepted(struct tunnel *t, int fd, const struct sockaddr *peer, struct net_tls *tls)
 {
     const struct linger reset = {.l_onoff = 1};
 
-    if (may_connect(t, peer)) {
+    if (allow_has(&t->allow, peer)) {
         flow_start(t, fd, tls);
         return;
     }
@@ -103,7 +77,7 @@ static void tunnel_free(struct tunnel *t)
     flows_cut(t);
     range_give(t->tls_port);
     range_give(t->raw_port);
-    free(t->allowed);
+    allow_done(&t->allow);
     free(t);
 }
 
@@ -115,23 +89,9 @@ static struct tunnel *find(const struct node *n, const char *sandbox, uint16_t p
     return NULL;
 }
 
-static int read_allowed(struct tunnel *t, const Quicksand__Node__Port *p, struct err *e)
-{
-    t->is_open = !p->restricted;
-    t->nallowed = p->n_allowed;
-    t->allowed = mem_array(p->n_allowed + 1, sizeof *t->allowed);
-    for (size_t i = 0; i < p->n_allowed; i++) {
-        const char *why = cidr_parse(p->allowed[i], &t->allowed[i]);
-        if (why != NULL)
-            return err_param(e, ERR_INVALID, "inbound_allow", "'%.60s': %s", p->allowed[i], why);
-    }
-    return 0;
-}
-
 static bool is_same(const struct tunnel *a, const struct tunnel *b)
 {
-    return a->h2 == b->h2 && a->raw == b->raw && a->is_open == b->is_open && a->nallowed == b->nallowed &&
-           memcmp(a->allowed, b->allowed, a->nallowed * sizeof *a->allowed) == 0;
+    return a->h2 == b->h2 && a->raw == b->raw && allow_is_same(&a->allow, &b->allow);
 }
 
 /* The ports may be those of the last run, or 0. */
@@ -180,7 +140,7 @@ int tunnel_open(struct node *n, const char *sandbox, const Quicksand__Node__Port
     t->h2 = p->h2;
     t->raw = p->raw;
     struct tunnel *old = find(n, sandbox, t->port);
-    if (read_allowed(t, p, e) < 0) {
+    if (allow_read(&t->allow, p->restricted, p->allowed, p->n_allowed, e) < 0) {
         tunnel_free(t);
         return -1;
     }
@@ -254,17 +214,10 @@ const struct tunnel *tunnel_next(const struct node *n, const char *sandbox, cons
 
 static json_t *to_json(const struct tunnel *t)
 {
-    char text[ADDRESS_TEXT + 8];
     json_t *o = json_pack("{s:s, s:i, s:b, s:b, s:i, s:i}", "sandbox", t->sandbox, "port", (int)t->port, "h2", t->h2, "raw", t->raw,
                           "tls_port", (int)t->tls_port->number, "raw_port", t->raw_port != NULL ? (int)t->raw_port->number : 0);
-    if (t->is_open)
-        return o;
-    json_t *list = json_array();
-    for (size_t i = 0; i < t->nallowed; i++) {
-        (void)cidr_text(&t->allowed[i], text, sizeof text);
-        json_array_append_new(list, json_string(text));
-    }
-    json_object_set_new(o, "allowed", list);
+
+    allow_to_json(&t->allow, o);
     return o;
 }
 
@@ -281,12 +234,10 @@ static int save(struct node *n, struct err *e)
 
 static void restore_one(struct node *n, const json_t *o)
 {
-    const json_t *list = json_object_get(o, "allowed"), *item;
     const char *sandbox = json_string_value(json_object_get(o, "sandbox"));
     json_int_t port = json_integer_value(json_object_get(o, "port"));
     struct tunnel *t;
     struct err e;
-    size_t i;
 
     if (sandbox == NULL || !id_is(sandbox, "sb-") || port < 1 || port > 65535)
         return;
@@ -296,11 +247,7 @@ static void restore_one(struct node *n, const json_t *o)
     t->port = (uint16_t)port;
     t->h2 = json_is_true(json_object_get(o, "h2"));
     t->raw = json_is_true(json_object_get(o, "raw"));
-    t->is_open = list == NULL;
-    t->allowed = mem_array(json_array_size(list) + 1, sizeof *t->allowed);
-    json_array_foreach(list, i, item)
-        if (json_is_string(item) && cidr_parse(json_string_value(item), &t->allowed[t->nallowed]) == NULL)
-            t->nallowed++;
+    allow_from_json(&t->allow, o);
     if (add(t, (uint16_t)json_integer_value(json_object_get(o, "tls_port")),
             (uint16_t)json_integer_value(json_object_get(o, "raw_port")), &e) == NULL)
         log_warn("tunnel.lost", "sandbox=%s port=%d cause=\"%s\"", sandbox, (int)port, e.message);
