@@ -19,6 +19,7 @@
 #include "ipc/image_proto.h"
 #include "ipc/keeper_proto.h"
 #include "node/keeper_link.h"
+#include "node/layers.h"
 #include "node/ops.h"
 #include "sys/fd.h"
 
@@ -121,23 +122,15 @@ static void on_pipe(int fd, unsigned what, void *arg)
 static void reply_image(struct op *op, Quicksand__Node__ImageImportResponse *rs)
 {
     struct import *im = op->state;
-    uint32_t n = im->layers.nlayers;
-    auto_free Quicksand__Node__Layer *layers = mem_array(n + 1, sizeof *layers);
-    auto_free Quicksand__Node__Layer **list = mem_array(n + 1, sizeof *list);
+    struct layer_messages layers;
 
-    for (uint32_t i = 0; i < n; i++) {
-        quicksand__node__layer__init(&layers[i]);
-        layers[i].layer = im->layers.layers[i].layer;
-        layers[i].has_bytes = layers[i].has_files = 1;
-        layers[i].bytes = im->layers.layers[i].bytes;
-        layers[i].files = im->layers.layers[i].files;
-        list[i] = &layers[i];
-    }
-    rs->layers = list;
-    rs->n_layers = n;
+    layer_messages_make(&layers, &im->layers);
+    rs->layers = layers.list;
+    rs->n_layers = im->layers.nlayers;
     rs->digest = im->layers.digest;
     rs->config = (char *)(uintptr_t)buf_str(&im->config);
     op_reply(op, &rs->base);
+    layer_messages_done(&layers);
 }
 
 /* What an archive with an image in it tells before the end. */

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "ipc/channel.h"
 #include "ipc/image_proto.h"
+#include "node/layers.h"
 #include "node/ops.h"
 #include "sys/fd.h"
 
@@ -62,24 +63,16 @@ static void finish(struct op *op)
 {
     Quicksand__Node__ImagePullEvent event = QUICKSAND__NODE__IMAGE_PULL_EVENT__INIT;
     struct pull *p = op->state;
-    uint32_t n = p->layers.nlayers;
-    auto_free Quicksand__Node__Layer *layers = mem_array(n + 1, sizeof *layers);
-    auto_free Quicksand__Node__Layer **list = mem_array(n + 1, sizeof *list);
+    struct layer_messages layers;
 
-    for (uint32_t i = 0; i < n; i++) {
-        quicksand__node__layer__init(&layers[i]);
-        layers[i].layer = p->layers.layers[i].layer;
-        layers[i].has_bytes = layers[i].has_files = 1;
-        layers[i].bytes = p->layers.layers[i].bytes;
-        layers[i].files = p->layers.layers[i].files;
-        list[i] = &layers[i];
-    }
-    event.layers = list;
-    event.n_layers = n;
+    layer_messages_make(&layers, &p->layers);
+    event.layers = layers.list;
+    event.n_layers = p->layers.nlayers;
     event.digest = p->layers.digest;
     event.source = p->layers.source;
     event.config = (char *)(uintptr_t)buf_str(&p->config);
     op_send(op, &event.base);
+    layer_messages_done(&layers);
     op_finish(op);
 }
 
