@@ -129,6 +129,8 @@ static inline void command_args_done(struct command_args *c)
 #define auto_command_args __attribute__((cleanup(command_args_done)))
 
 /* The body of a create or an exec, to be added to; NULL with an error. The caller owns it. */
+/* The field "network": block, open or a policy as JSON; or domains alone. */
+int cmd_network(json_t *body, const char *network, const struct arg_list *names_only, struct err *e);
 json_t *sandbox_body(const struct sandbox_args *s, struct err *e);
 json_t *command_body(const struct command_args *c, int argc, char **argv, struct err *e);
 

@@ -20,8 +20,8 @@
 #define DOCKERFILE_MAX (1024 * 1024)
 
 struct build_args {
-    const char *file, *name, *target, *timeout, *memory;
-    struct arg_list args, labels, secrets;
+    const char *file, *name, *target, *timeout, *memory, *network;
+    struct arg_list args, labels, secrets, domains;
     bool no_cache, refresh, quiet;
 };
 
@@ -109,6 +109,8 @@ static int fill(const struct build_args *a, json_t *body, struct err *e)
     (void)json_object_set_new(body, "secrets", pairs(&a->secrets));
     (void)json_object_set_new(body, "no_cache", json_boolean(a->no_cache));
     (void)json_object_set_new(body, "refresh", json_boolean(a->refresh));
+    if (cmd_network(body, a->network, &a->domains, e) < 0)
+        return -1;
     if (a->timeout != NULL) {
         if (args_number("--timeout", a->timeout, &seconds, e) < 0)
             return -1;
@@ -148,6 +150,8 @@ int cmd_build(int argc, char **argv)
         {0, "build-arg", ARG_LIST, &a.args, "NAME=VALUE", "value of an ARG; NAME alone takes ours; may be repeated"},
         {0, "label", ARG_LIST, &a.labels, "NAME=VALUE", "label of the image; may be repeated"},
         {0, "secret", ARG_LIST, &a.secrets, "NAME=VALUE", "variable of RUN alone; may be repeated"},
+        {0, "network", ARG_TEXT, &a.network, "POLICY", "what RUN may reach: open, block, or a policy as JSON"},
+        {0, "allow-domain", ARG_LIST, &a.domains, "DOMAIN", "what RUN may reach, this alone; may be repeated"},
         {0, "no-cache", ARG_FLAG, &a.no_cache, NULL, "run every step"},
         {0, "refresh", ARG_FLAG, &a.refresh, NULL, "ask registries again what tags of FROM name"},
         {0, "timeout", ARG_TEXT, &a.timeout, "SECONDS", "longest time of one RUN (default 3600)"},
@@ -165,5 +169,6 @@ int cmd_build(int argc, char **argv)
     arg_list_done(&a.args);
     arg_list_done(&a.labels);
     arg_list_done(&a.secrets);
+    arg_list_done(&a.domains);
     return done >= 0 ? done : r < 0 ? cmd_fail(&e, EXIT_FAILED) : 0;
 }

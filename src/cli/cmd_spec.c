@@ -131,25 +131,25 @@ static int env_body(const struct arg_list *list, json_t *body, struct err *e)
     return list->n > 0 ? put_pairs(body, "env", "--env", list, true, e) : 0;
 }
 
-static int put_network(json_t *body, const struct sandbox_args *s, struct err *e)
+int cmd_network(json_t *body, const char *network, const struct arg_list *names_only, struct err *e)
 {
     json_t *policy;
     json_error_t why;
 
-    if (s->network != NULL && s->domains.n > 0)
+    if (network != NULL && names_only->n > 0)
         return err_set(e, ERR_INVALID, "options --network and --allow-domain exclude each other");
-    if (s->domains.n > 0) {
+    if (names_only->n > 0) {
         json_t *names = json_array();
-        for (size_t i = 0; i < s->domains.n; i++)
-            json_array_append_new(names, json_string(s->domains.items[i]));
+        for (size_t i = 0; i < names_only->n; i++)
+            json_array_append_new(names, json_string(names_only->items[i]));
         json_object_set_new(body, "network", json_pack("{s:o}", "allow_domains", names));
-    } else if (s->network != NULL && *s->network == '{') {
-        policy = json_loads(s->network, 0, &why);
+    } else if (network != NULL && *network == '{') {
+        policy = json_loads(network, 0, &why);
         if (policy == NULL)
             return err_set(e, ERR_INVALID, "option --network is no JSON: %.100s at character %d", why.text, why.position);
         json_object_set_new(body, "network", policy);
     } else {
-        put_text(body, "network", s->network);
+        put_text(body, "network", network);
     }
     return 0;
 }
@@ -173,7 +173,7 @@ json_t *sandbox_body(const struct sandbox_args *s, struct err *e)
         put_number(body, "disk_mb", "--disk", s->disk, true, e) < 0 ||
         put_number(body, "timeout_s", "--timeout", s->timeout, false, e) < 0 ||
         put_number(body, "idle_timeout_s", "--idle-timeout", s->idle, false, e) < 0 ||
-        put_network(body, s, e) < 0 ||
+        cmd_network(body, s->network, &s->domains, e) < 0 ||
         (s->tags.n > 0 && put_pairs(body, "tags", "--tag", &s->tags, false, e) < 0)) {
         json_decref(body);
         return NULL;

@@ -142,6 +142,8 @@ static int open_state(struct control *ct, struct err *e)
     (void)snprintf(node, sizeof node, "unix:%s/node.sock", ct->conf.run_dir);
     ct->core = core_new(ct->loop, ct->store, node, ct->conf.data_dir);
     default_limits(&ct->conf, ct->core);
+    if (core_set_build_network(ct->core, ct->conf.build_network, e) < 0)
+        return -1;
     core_set_registry_auth(ct->core, ct->conf.registry_auth);
     core_set_tunnel_host(ct->core, ct->conf.tunnel_host);
     ct->vault = vault_open(ct->core, ct->conf.data_dir, e);

@@ -59,6 +59,7 @@ void core_free(struct core *c)
     tokens_close(c);
     map_done(&c->boxes);
     free(c->data_dir);
+    json_decref(c->build_network);
     free(c->registry_auth);
     free(c->tunnel_host);
     free(c);

@@ -47,6 +47,7 @@ struct core {
 
     struct operation *operations;       /* running */
     struct operation_wait *operation_waits;
+    json_t *build_network;              /* NULL = open; owned */
     char *registry_auth;                /* path of the file of registry credentials, NULL = none; owned */
 
     struct audit_row *audit;            /* waiting for the next flush; owned */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "core/internal.h"
 #include "core/life.h"
 #include "core/policy_json.h"
 #include "ipc/policy_wire.h"
@@ -29,6 +30,55 @@ int network_request(const json_t *policy, Quicksand__Node__Network *ret, uint8_t
     ret->policy.len = policy_encode(&p, *ret_bytes, LIMIT_POLICY_BYTES);
     policy_done(&p);
     return 0;
+}
+
+/* One word of build_network: a prefix is a rule of addresses, anything else of names. */
+static void add_word(json_t *domains, json_t *cidrs, const char *word)
+{
+    struct cidr c;
+
+    (void)json_array_append_new(cidr_parse(word, &c) == NULL ? cidrs : domains, js_string_lossy(word));
+}
+
+int core_set_build_network(struct core *c, const char *words, struct err *e)
+{
+    auto_json *domains = json_array(), *cidrs = json_array();
+    json_t *rules = json_array();
+    bool open = false, block = false;
+    struct policy p;
+
+    for (const char *at = words + strspn(words, " \t,"); *at != '\0'; at += strspn(at, " \t,")) {
+        auto_free char *word = mem_strndup(at, strcspn(at, " \t,"));
+        at += strlen(word);
+        if (strcmp(word, "open") == 0)
+            open = true;
+        else if (strcmp(word, "block") == 0)
+            block = true;
+        else
+            add_word(domains, cidrs, word);
+    }
+    if (json_array_size(cidrs) > 0)
+        (void)json_array_append_new(rules, json_pack("{s:s, s:O}", "name", "build_network", "cidrs", cidrs));
+    if (json_array_size(domains) > 0)
+        (void)json_array_append_new(rules, json_pack("{s:s, s:O}", "name", "build_network", "domains", domains));
+    size_t n = json_array_size(rules);
+    if (open)
+        (void)json_array_append_new(rules, json_pack("{s:s}", "action", "allow"));
+    auto_json *policy = json_pack("{s:o, s:s}", "rules", rules, "dns", open ? "open" : "rules");
+    if (block && (open || n > 0))
+        return err_param(e, ERR_INVALID, "build_network", "build_network: 'block' stands alone");
+    if (n > 0 && policy_from_json(policy, &p, e) < 0)
+        return err_wrap(e, "build_network");
+    if (n > 0)
+        policy_done(&p);
+    json_decref(c->build_network);
+    c->build_network = n > 0 ? take_ptr(&policy) : json_string(open ? "open" : "block");
+    return 0;
+}
+
+const json_t *core_build_network(const struct core *c)
+{
+    return c->build_network;
 }
 
 static void on_answer(void *ctx, const ProtobufCMessage *reply, const struct err *e)

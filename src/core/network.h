@@ -13,6 +13,9 @@
 /* The node's form of a policy; *ret_bytes is what *ret points into, the caller frees it. */
 int network_request(const json_t *policy, Quicksand__Node__Network *ret, uint8_t **ret_bytes, struct err *e);
 
+/* For RUN of builds: "block", "open" or a policy; core's. */
+const json_t *core_build_network(const struct core *c);
+
 typedef void (*network_fn)(void *ctx, const Quicksand__Node__NetworkStatus *s, const struct err *e);
 /* What is in force, counters and denials. */
 void network_get(struct core *c, const char *id, network_fn fn, void *ctx);

@@ -17,71 +17,14 @@
 #include "base/mem.h"
 #include "core/image.h"
 #include "core/image_config.h"
-
-#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#include "core/network.h"
+#include "core/policy_json.h"
 
 static void next(struct build *b);
 
 struct stage *build_stage(struct build *b)
 {
     return &b->stages[b->stage];
-}
-
-/* --- variables -------------------------------------------------------------------------------------------------------------- */
-
-static const char *machine(void)
-{
-#if defined(__aarch64__)
-    return "arm64";
-#else
-    return "amd64";
-#endif
-}
-
-static const char *predefined(const char *name)
-{
-    if (strcmp(name, "TARGETPLATFORM") == 0 || strcmp(name, "BUILDPLATFORM") == 0)
-        return strcmp(machine(), "arm64") == 0 ? "linux/arm64" : "linux/amd64";
-    if (strcmp(name, "TARGETOS") == 0 || strcmp(name, "BUILDOS") == 0)
-        return "linux";
-    if (strcmp(name, "TARGETARCH") == 0 || strcmp(name, "BUILDARCH") == 0)
-        return machine();
-    return NULL;
-}
-
-const char *build_lookup(void *ctx, const char *text, size_t n)
-{
-    struct build *b = ctx;
-    const struct stage *s = b->stage < b->nstages ? build_stage(b) : NULL;
-    auto_free char *name = mem_strndup(text, n);
-    const json_t *v = NULL;
-
-    if (s != NULL && s->env != NULL) {
-        v = json_object_get(s->env, name);
-        if (v == NULL)
-            v = json_object_get(s->args, name);
-    } else {
-        v = json_object_get(b->global_args, name);      /* in FROM */
-        if (v == NULL)
-            return predefined(name);
-    }
-    return json_string_value(v);
-}
-
-char *build_expand(struct build *b, const char *text, struct err *e)
-{
-    const struct df_shell sh = {.escape = b->file.escape, .lookup = build_lookup, .ctx = b};
-
-    return df_expand(&sh, text, e);
-}
-
-char *build_path(const struct stage *s, const char *path)
-{
-    const char *dir = json_string_value(json_object_get(s->config, "WorkingDir"));
-
-    if (*path == '/')
-        return mem_strdup(path);
-    return mem_printf("%s%s%s", dir != NULL ? dir : "/", dir != NULL && dir[strlen(dir) - 1] == '/' ? "" : dir != NULL ? "/" : "", path);
 }
 
 /* --- the end ------------------------------------------------------------------------------------------------------------------ */
@@ -110,6 +53,7 @@ static void build_free(struct build *b)
     json_decref(b->secrets);
     json_decref(b->bases);
     json_decref(b->labels);
+    json_decref(b->network);
     free(b->name);
     free(b->user);
     if (b->password != NULL)
@@ -178,7 +122,7 @@ static int keep_image(struct build *b, char ret_id[ID_SIZE], struct err *e)
             (void)json_object_set_new(st->config, "Labels", json_object());
         (void)json_object_update(json_object_get(st->config, "Labels"), b->labels);
     }
-    (void)json_object_set_new(whole, "architecture", json_string(machine()));
+    (void)json_object_set_new(whole, "architecture", json_string(build_machine()));
     (void)json_object_set_new(whole, "os", json_string("linux"));
     (void)json_object_set_new(whole, "builder", json_string("quicksand/" BUILD_VERSION));
     (void)json_object_set(whole, "config", st->config);
@@ -245,237 +189,14 @@ void build_add_layer(struct build *b, const char *layer, uint64_t bytes, uint64_
     (void)json_array_insert_new(layers, 0, json_string(layer));
 }
 
-/* --- FROM ---------------------------------------------------------------------------------------------------------------------- */
-
-struct stage *build_find_stage(struct build *b, const char *name, bool before_only)
-{
-    size_t end = before_only ? b->stage : b->nstages;
-    char *rest;
-
-    for (size_t i = 0; i < end; i++)
-        if (b->stages[i].name[0] != '\0' && strcasecmp(b->stages[i].name, name) == 0)
-            return &b->stages[i];
-    unsigned long n = strtoul(name, &rest, 10);
-    return *name >= '0' && *name <= '9' && *rest == '\0' && n < end ? &b->stages[n] : NULL;
-}
-
-static void start_stage(struct stage *s, json_t *layers, json_t *config, json_t *env)
-{
-    json_t *shell = json_object_get(config, "Shell");
-
-    s->layers = layers;
-    s->config = config;
-    s->env = env;
-    s->args = json_object();
-    s->shell = json_array_size(shell) > 0 ? json_incref(shell) : json_pack("[s, s]", "/bin/sh", "-c");
-    json_t *triggers = json_object_get(config, "OnBuild");
-    if (json_array_size(triggers) > 0)
-        s->onbuild = json_incref(triggers);
-    (void)json_object_del(config, "OnBuild");   /* they are for one generation */
-}
-
-/* The stage begins with the image. */
-static int take_base(struct build *b, const char *id_or_name, struct err *e)
-{
-    auto_image_row row = {0};
-
-    if (image_get(b->core, id_or_name, &row, e) < 0)
-        return -1;
-    auto_json *whole = js_parse(row.config, strlen(row.config), 4 * LIMIT_JSON_BODY, e);
-    json_t *env = js_parse(row.env, strlen(row.env), 4 * LIMIT_JSON_BODY, e);
-    json_t *layers = js_parse(row.layers, strlen(row.layers), LIMIT_JSON_BODY, e);
-    if (whole == NULL || env == NULL || layers == NULL) {
-        json_decref(env);
-        json_decref(layers);
-        return err_wrap(e, "image %s", row.id);
-    }
-    json_t *config = json_is_object(json_object_get(whole, "config")) ? json_deep_copy(json_object_get(whole, "config")) : json_object();
-    if (row.workdir != NULL)
-        (void)json_object_set_new(config, "WorkingDir", json_string(row.workdir));
-    if (row.user != NULL)
-        (void)json_object_set_new(config, "User", json_string(row.user));
-    (void)json_object_del(config, "Env");
-    if (json_object_get(env, "PATH") == NULL)
-        (void)json_object_set_new(env, "PATH", json_string(DEFAULT_PATH));
-    start_stage(build_stage(b), layers, config, env);
-    return 0;
-}
-
-static void on_pull_line(void *ctx, const char *text)
-{
-    struct build *b = ctx;
-
-    operation_log_text(b->operation, text, strlen(text));
-}
-
-static void on_pulled(void *ctx, const char *image, const struct err *e)
-{
-    struct build *b = ctx;
-    struct err local;
-
-    b->pull = NULL;
-    if (e == NULL && take_base(b, image, &local) < 0)
-        e = &local;
-    if (e != NULL)
-        build_failed(b, e);
-    else
-        build_step_done(b);
-}
-
-static int pull_base(struct build *b, const char *ref, struct err *e)
-{
-    const struct image_pull_spec spec = {.ref = ref, .refresh = b->refresh, .user = b->user, .password = b->password};
-
-    operation_log(b->operation, "pulling %s", ref);
-    b->pull = image_pull_begin(b->core, &spec, on_pull_line, on_pulled, b, e);
-    return b->pull != NULL ? 1 : -1;
-}
-
-static int from(struct build *b, const struct df_instruction *in, const json_t *words, struct err *e)
-{
-    static const char *const names[] = {"platform"};
-    auto_free char *name = build_expand(b, json_string_value(json_array_get(words, 0)), e);
-    auto_image_row row = {0};
-    struct err ignored;
-
-    if (df_check_flags(in, names, array_len(names), e) < 0 || name == NULL)
-        return -1;
-    if (*name == '\0')
-        return df_fail(in, e, "the name of the image is empty");
-    const struct stage *s = build_find_stage(b, name, true);
-    if (s != NULL && s->is_done) {
-        start_stage(build_stage(b), json_deep_copy(s->layers), json_deep_copy(s->config), json_deep_copy(s->env));
-        return 0;
-    }
-    if (strcmp(name, "scratch") == 0) {
-        start_stage(build_stage(b), json_array(), json_object(), json_pack("{s:s}", "PATH", DEFAULT_PATH));
-        return 0;
-    }
-    const char *mapped = json_string_value(json_object_get(b->bases, name));
-    if (mapped != NULL)
-        return take_base(b, mapped, e);
-    if (!b->refresh && image_get(b->core, name, &row, &ignored) == 0)
-        return take_base(b, row.id, e);
-    return pull_base(b, name, e);
-}
-
-/* --- stages ------------------------------------------------------------------------------------------------------------------- */
-
-static json_t *from_words(struct build *b, const struct df_instruction *in, struct err *e)
-{
-    const struct df_shell sh = {.escape = b->file.escape};
-    auto_json *words = df_words(&sh, in->text, e);
-
-    if (words == NULL)
-        return NULL;
-    size_t n = json_array_size(words);
-    if (n != 1 && !(n == 3 && strcasecmp(json_string_value(json_array_get(words, 1)), "as") == 0)) {
-        (void)df_fail(in, e, "it is: FROM image [AS name]");
-        return NULL;
-    }
-    return take_ptr(&words);
-}
-
-static int global_arg(struct build *b, const struct df_instruction *in, struct err *e)
-{
-    const struct df_shell sh = {.escape = b->file.escape, .lookup = build_lookup, .ctx = b};
-    auto_json *words = df_words(&sh, in->text, e);
-    json_t *word;
-    size_t i;
-
-    if (words == NULL)
-        return -1;
-    json_array_foreach(words, i, word)
-    {
-        const char *text = json_string_value(word), *eq = strchr(text, '=');
-        auto_free char *name = mem_strndup(text, eq != NULL ? (size_t)(eq - text) : strlen(text));
-        json_t *given = json_object_get(b->given_args, name);
-        if (given != NULL)
-            (void)json_object_set(b->global_args, name, given);
-        else if (eq != NULL)
-            (void)json_object_set_new(b->global_args, name, json_string(eq + 1));
-    }
-    return 0;
-}
-
-static int add_stage(struct build *b, size_t at, struct err *e)
-{
-    auto_json *words = from_words(b, &b->file.list[at], e);
-
-    if (words == NULL)
-        return -1;
-    const char *name = json_array_size(words) == 3 ? json_string_value(json_array_get(words, 2)) : "";
-    b->stages = mem_realloc(b->stages, (b->nstages + 1) * sizeof *b->stages);
-    memset(&b->stages[b->nstages], 0, sizeof *b->stages);
-    b->stages[b->nstages].name = mem_strdup(name);
-    b->stages[b->nstages].from = at;
-    b->nstages++;
-    return 0;
-}
-
-static int find_stages(struct build *b, struct err *e)
-{
-    for (size_t i = 0; i < b->file.n; i++) {
-        const struct df_instruction *in = &b->file.list[i];
-        if (in->kind == DF_FROM && add_stage(b, i, e) < 0)
-            return -1;
-        if (b->nstages == 0 && in->kind != DF_ARG)
-            return df_fail(in, e, "the first instruction must be FROM (or ARG)");
-        if (b->nstages == 0 && global_arg(b, in, e) < 0)
-            return -1;
-        if (b->nstages > 0)
-            b->stages[b->nstages - 1].end = i + 1;
-    }
-    if (b->nstages == 0)
-        return err_set(e, ERR_INVALID, "line 1: there is no FROM");
-    return 0;
-}
-
-/* The stages that a stage is made of, marked with itself. */
-static void mark(struct build *b, size_t at)
-{
-    struct stage *s = &b->stages[at];
-    struct err ignored;
-
-    if (s->is_needed)
-        return;
-    s->is_needed = true;
-    b->stage = at;
-    for (size_t i = s->from; i < s->end; i++) {
-        const struct df_instruction *in = &b->file.list[i];
-        auto_json *words = in->kind == DF_FROM ? from_words(b, in, &ignored) : NULL;
-        const char *name = words != NULL ? json_string_value(json_array_get(words, 0)) : df_flag(in, "from");
-        b->stage = at;
-        const struct stage *other = name != NULL ? build_find_stage(b, name, true) : NULL;
-        if (other != NULL)
-            mark(b, (size_t)(other - b->stages));
-    }
-    b->nsteps += s->end - s->from;
-}
-
-static int choose_target(struct build *b, const char *target, struct err *e)
-{
-    b->target = b->nstages - 1;
-    if (target != NULL) {
-        const struct stage *s = build_find_stage(b, target, false);
-        if (s == NULL)
-            return err_param(e, ERR_NOT_FOUND, "target", "the Dockerfile has no stage '%.60s'", target);
-        b->target = (size_t)(s - b->stages);
-    }
-    mark(b, b->target);
-    return 0;
-}
-
 /* --- steps -------------------------------------------------------------------------------------------------------------------- */
 
 /* 0 = done, 1 = it goes on and reports itself, -1. */
 static int begin_step(struct build *b, const struct df_instruction *in, struct err *e)
 {
     switch (in->kind) {
-    case DF_FROM: {
-        auto_json *words = from_words(b, in, e);
-        return words != NULL ? from(b, in, words, e) : -1;
-    }
+    case DF_FROM:
+        return build_from(b, in, e);
     case DF_RUN:
         return build_run(b, in, e);
     case DF_COPY:
@@ -631,6 +352,7 @@ static struct build *build_new(struct core *c, const struct build_spec *spec)
     b->labels = spec->labels != NULL ? json_deep_copy(spec->labels) : NULL;
     (void)snprintf(b->context, sizeof b->context, "%s", spec->context != NULL ? spec->context : "");
     (void)snprintf(b->image, sizeof b->image, "%s", spec->image != NULL ? spec->image : "");
+    b->network = json_deep_copy(spec->network != NULL ? spec->network : core_build_network(c));
     b->user = spec->user != NULL ? mem_strdup(spec->user) : NULL;
     b->password = spec->password != NULL ? mem_strdup(spec->password) : NULL;
     b->no_cache = spec->no_cache;
@@ -650,10 +372,16 @@ static int prepare(struct build *b, const struct build_spec *spec, struct err *e
             return -1;
         b->name = mem_strdup(name);
     }
+    if (!network_is_blocked(b->network)) {
+        struct policy policy;
+        if (policy_from_json(b->network, &policy, e) < 0)
+            return -1;
+        policy_done(&policy);
+    }
     if (df_parse(spec->dockerfile, spec->dockerfile_len, &b->file, e) < 0)
         return -1;
     b->stage = SIZE_MAX;                /* no stage yet: variables are the global ones */
-    if (find_stages(b, e) < 0 || choose_target(b, spec->target, e) < 0)
+    if (build_find_stages(b, e) < 0 || build_choose_target(b, spec->target, e) < 0)
         return -1;
     b->stage = 0;
     while (!b->stages[b->stage].is_needed)

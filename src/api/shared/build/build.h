@@ -28,6 +28,7 @@ struct build_spec {
     const json_t *secrets;              /* object of strings: variables of RUN alone; NULL = none */
     const json_t *bases;                /* object: what FROM names -> image id; NULL = none */
     const json_t *labels;               /* object of strings, NULL = none */
+    const json_t *network;              /* "block", "open" or a policy, see core/policy_json.h; NULL = the configured one */
     const char *user, *password;        /* for the registries of FROM; NULL = as core knows them */
     bool no_cache;
     bool refresh;                       /* resolve tags of FROM again */

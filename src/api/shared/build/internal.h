@@ -38,6 +38,7 @@ struct build {
     json_t *sizes;                      /* array of {step, layer, bytes, cached}; owned */
     json_t *global_args;                /* before the first FROM; owned */
     json_t *given_args, *secrets, *bases, *labels;   /* owned */
+    json_t *network;                    /* of RUN: "block", "open" or a policy; owned */
     char context[72];
     char image[ID_SIZE];
     char *name;                         /* owned, NULL = none */
@@ -60,6 +61,13 @@ void build_step_done(struct build *b);
 void build_failed(struct build *b, const struct err *e);            /* with the step put before */
 void build_add_layer(struct build *b, const char *layer, uint64_t bytes, uint64_t files, bool cached);
 struct stage *build_stage(struct build *b);
+
+/* stages.c: what the file has, and what of it is to be done for the target. */
+int build_find_stages(struct build *b, struct err *e);
+int build_choose_target(struct build *b, const char *target, struct err *e);
+/* FROM's words: one, or three with AS; the caller's. */
+json_t *build_from_words(struct build *b, const struct df_instruction *in, struct err *e);
+const char *build_machine(void);        /* "amd64" */
 /* The stage that a --from names, already built; NULL if there is none. */
 struct stage *build_find_stage(struct build *b, const char *name, bool before_only);
 /* Variables of the stage for words.c. */
@@ -68,6 +76,8 @@ char *build_expand(struct build *b, const char *text, struct err *e);
 /* Absolute: joined to the working directory when it is not. The caller frees. */
 char *build_path(const struct stage *s, const char *path);
 
+/* from.c */
+int build_from(struct build *b, const struct df_instruction *in, struct err *e);
 /* config.c: instructions that change no file. */
 int build_config(struct build *b, const struct df_instruction *in, struct err *e);
 /* copy.c: COPY, ADD, and the directory of WORKDIR. */

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/sha256.h"
 #include "core/image.h"
+#include "core/policy_json.h"
 #include "core/sandbox.h"
 #include "ipc/monitor_proto.h"
 
@@ -33,6 +34,7 @@ struct run {
     struct buf lines[2];                /* of an output, up to the next end of a line */
     bool is_read[2];                    /* to its end */
     bool has_ended, is_cancelled, is_creating;
+    bool is_blocked;                    /* no network for this step */
     struct sandbox_wait *wait;
     struct loop_timer *timer;
     unsigned tries;
@@ -319,6 +321,7 @@ static void create(struct build *b, struct run *r, const json_t *argv, const jso
         .grace_ms = 2000,
         .retain_ms = 24 * 3600 * 1000ULL,
         .limits = *core_default_limits(b->core),
+        .network = r->is_blocked ? NULL : b->network,
     };
 
     if (spec.limits.disk_mb == 0)
@@ -416,8 +419,35 @@ static json_t *environment(struct build *b)
     return env;
 }
 
+/* Given without an ARG they are for RUN alone: they say how to get out here, and change nothing of what comes of it. */
+static void add_proxies(const struct build *b, json_t *env)
+{
+    static const char *const names[] = {"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "FTP_PROXY", "ftp_proxy", "NO_PROXY",
+                                        "no_proxy", "ALL_PROXY", "all_proxy"};
+
+    for (size_t i = 0; i < array_len(names); i++) {
+        json_t *given = json_object_get(b->given_args, names[i]);
+        if (given != NULL && json_object_get(env, names[i]) == NULL)
+            (void)json_object_set(env, names[i], given);
+    }
+}
+
+static int read_network(struct build *b, const struct df_instruction *in, struct run *r, struct err *e)
+{
+    const char *mode = df_flag(in, "network"), *security = df_flag(in, "security");
+
+    if (security != NULL && strcmp(security, "sandbox") != 0)
+        return df_fail(in, e, "--security=%.40s is not there: every RUN is in a sandbox", security);
+    if (mode != NULL && strcmp(mode, "host") == 0)
+        return df_fail(in, e, "--network=host is not there: a RUN has a network of its own, with the build's policy");
+    if (mode != NULL && strcmp(mode, "none") != 0 && strcmp(mode, "default") != 0)
+        return df_fail(in, e, "--network is none or default, not '%.40s'", mode);
+    r->is_blocked = network_is_blocked(b->network) || (mode != NULL && strcmp(mode, "none") == 0);
+    return 0;
+}
+
 /* What the result depends on. */
-static char *key_of(struct build *b, const json_t *argv, const json_t *env, const json_t *exclude)
+static char *key_of(struct build *b, const json_t *argv, const json_t *env, const json_t *exclude, bool is_blocked)
 {
     const struct stage *s = build_stage(b);
     auto_json *o = json_pack("{s:s, s:O, s:O, s:O, s:O}", "version", BUILD_VERSION, "layers", s->layers, "argv", argv, "env", env,
@@ -427,6 +457,7 @@ static char *key_of(struct build *b, const json_t *argv, const json_t *env, cons
 
     (void)json_object_set_new(o, "workdir", js_string_or_null(json_string_value(json_object_get(s->config, "WorkingDir"))));
     (void)json_object_set_new(o, "user", js_string_or_null(json_string_value(json_object_get(s->config, "User"))));
+    (void)json_object_set_new(o, "network", json_boolean(!is_blocked));
     auto_free char *text = js_text(o, true);
     char *key = mem_alloc(SHA256_HEX_SIZE);
     sha256_init(&hash);
@@ -469,13 +500,18 @@ int build_run(struct build *b, const struct df_instruction *in, struct err *e)
     r->exclude = json_array();
     for (int i = 0; i < 2; i++)
         buf_init(&r->lines[i], LINE_MAX_BYTES + 16);
+    if (read_network(b, in, r, e) < 0) {
+        run_free(r);
+        return -1;
+    }
     for (size_t i = 0; i < in->nflags; i++)
         if (strcmp(in->flags[i].name, "mount") == 0 && read_mount(b, in, in->flags[i].value, r, env, e) < 0) {
             run_free(r);
             return -1;
         }
     argv = command_of(b, in, r->exclude);
-    b->key = key_of(b, argv, env, r->exclude);
+    b->key = key_of(b, argv, env, r->exclude, r->is_blocked);
+    add_proxies(b, env);
     (void)json_object_update_missing(env, b->secrets);
     int result = use_cached(b, &found, e);
     if (result == 0 && !found) {
