@@ -75,6 +75,8 @@
 /* Network */
 #define LIMIT_POLICY_RULES     10000               /* rules of a network policy */
 #define LIMIT_POLICY_ITEMS     50000               /* names, prefixes and port ranges of all its rules */
+#define LIMIT_INJECT_TEXT      4096                /* of a template, a field's name or a path in a rule over requests */
+#define LIMIT_RULE_INJECTS     32                  /* things that one rule puts into requests; methods and paths alike */
 #define LIMIT_POLICY_BYTES     (900 * 1024)        /* a policy on its way to egress */
 #define LIMIT_FLOWS            1024                /* open connections to the outside a sandbox */
 #define LIMIT_DNS_RATE         50                  /* DNS queries a second a sandbox, bursts of ten times that */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/policy_http.h"
 #include "base/policy_index.h"
 
 #define LABEL_MAX 63
@@ -26,6 +27,7 @@ void policy_done(struct policy *p)
         free(r->domains);
         free(r->cidrs);
         free(r->ports);
+        policy_http_done(r);
     }
     free(p->rules);
     policy_index_free(p->index);
@@ -176,7 +178,10 @@ const char *policy_domain(const char *text, bool wildcard, char out[POLICY_DOMAI
 
 const char *policy_action_name(enum policy_action a)
 {
-    return a == POLICY_ALLOW ? "allow" : a == POLICY_LOG ? "log" : "deny";
+    static const char *const names[] = {
+        [POLICY_ALLOW] = "allow", [POLICY_DENY] = "deny", [POLICY_LOG] = "log", [POLICY_INJECT] = "inject"};
+
+    return names[a];
 }
 
 const char *policy_protocol_name(enum policy_protocol p)

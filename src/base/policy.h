@@ -17,11 +17,13 @@
 #include "base/limits.h"
 
 #define POLICY_DOMAIN_MAX 253
+#define POLICY_PLACEHOLDER_MIN 16
 
 enum policy_action {
     POLICY_ALLOW = 1,
     POLICY_DENY,
     POLICY_LOG,             /* is noted; the rules after it decide */
+    POLICY_INJECT,          /* allowed, and what `injects` says is put into each request */
 };
 
 enum policy_protocol {
@@ -37,6 +39,26 @@ struct policy_ports {
     uint16_t first, last;
 };
 
+enum policy_inject_kind {
+    POLICY_HEADER = 1,      /* name: the field; value: a template */
+    POLICY_QUERY,           /* name: the parameter; value: a template */
+    POLICY_BASIC,           /* name, value: templates of user and password */
+    POLICY_SIGV4,           /* name: service, value: region; "" = those of the signature that the request has */
+    POLICY_PLACEHOLDER,     /* name: variable of the environment inside; value: its text; with: a template for it */
+    POLICY_INJECT_KINDS_
+};
+
+/*
+ * What is put into a request outside of the sandbox. In templates `$KEY` and `${KEY}` stand for a value of the secret and `$$`
+ * for a dollar sign. Values are never part of a policy.
+ */
+struct policy_inject {
+    uint8_t kind;                   /* enum policy_inject_kind */
+    bool replace;                   /* field or parameter: only where the request has it already */
+    char secret[LIMIT_NAME + 1];    /* its id; of a policy as written, or its name; "" = none: templates without keys */
+    char *name, *value, *with;      /* owned, never NULL */
+};
+
 /* An empty list matches everything, but of ports, in a rule that allows, not mail's; names and prefixes together must both match. */
 struct policy_rule {
     uint8_t action;                 /* enum policy_action */
@@ -46,6 +68,12 @@ struct policy_rule {
     char **domains;                 /* owned; "example.com", "*.example.com" (below it, at any depth), "*" */
     struct cidr *cidrs;             /* owned */
     struct policy_ports *ports;     /* owned */
+    /* Of requests: such a rule has domains, and a connection that could match it is opened. */
+    uint32_t nmethods, npaths, ninjects;
+    char **methods;                 /* owned; upper case */
+    char **paths;                   /* owned; without query; '*' is any run of characters */
+    struct policy_inject *injects;  /* owned; of POLICY_INJECT */
+    bool redact;                    /* values of secrets are blackened in responses */
 };
 
 enum {
@@ -69,6 +97,24 @@ struct policy_rule *policy_add(struct policy *p, enum policy_action action, enum
 void policy_rule_domain(struct policy_rule *r, const char *domain);     /* normalized */
 void policy_rule_cidr(struct policy_rule *r, const struct cidr *c);
 void policy_rule_ports(struct policy_rule *r, uint16_t first, uint16_t last);
+void policy_rule_method(struct policy_rule *r, const char *method);
+void policy_rule_path(struct policy_rule *r, const char *path);
+/* Valid until the next one is added; the caller sets `secret`. */
+struct policy_inject *policy_rule_inject(struct policy_rule *r, enum policy_inject_kind kind, const char *name, const char *value,
+                                         const char *with);
+static inline bool policy_allows(const struct policy_rule *r)
+{
+    return r->action == POLICY_ALLOW || r->action == POLICY_INJECT;
+}
+/* Whether the rule is about requests, so that a connection has to be opened for it. */
+static inline bool policy_is_of_requests(const struct policy_rule *r)
+{
+    return r->nmethods > 0 || r->npaths > 0 || r->action == POLICY_INJECT;
+}
+/* Whether any TLS connection may have to be opened: then the sandbox needs an authority. */
+bool policy_opens_tls(const struct policy *p);
+/* What is wrong with a rule as a whole, or NULL; core and the decoder ask. */
+const char *policy_rule_wrong(const struct policy_rule *r);
 /* Every public address by every port but mail's. */
 void policy_open(struct policy *p);
 /*
@@ -93,13 +139,15 @@ struct policy_flow {
     const char *name;               /* normalized; NULL: none was said */
     uint16_t port;
     enum policy_protocol protocol;  /* POLICY_TCP: neither TLS nor HTTP */
+    const char *method, *path;      /* of the request (policy_path); NULL: of a connection, whose requests are not known yet */
 };
 
 struct policy_verdict {
-    enum policy_action action;      /* ALLOW or DENY */
+    enum policy_action action;      /* ALLOW or DENY; a rule that injects allows */
     int rule;                       /* -1: none matched */
     int logged;                     /* the first LOG rule that matched, or -1 */
     bool by_name;                   /* the rule has domains: where the flow may go is where the name leads */
+    bool opens;                     /* of a connection that is allowed: its requests decide, each of them */
 };
 
 void policy_ask(const struct policy *p, const struct policy_flow *f, struct policy_verdict *ret);
@@ -113,6 +161,21 @@ enum policy_need policy_needs(const struct policy *p, const struct address *to, 
  * it. `local` says that it is an address of this host. The class is for messages.
  */
 bool policy_permits_address(const struct policy *p, int rule, const struct address *to, bool local);
+
+#define POLICY_PATH_MAX 8192
+/*
+ * The path of a request's target as rules see it: without query, letters and digits not escaped, one slash where there are
+ * several. False: it has "." or ".." between slashes, a bad escape, a control character or a backslash, or is too long: servers read
+ * that in more than one way.
+ */
+bool policy_path(const char *target, size_t n, char out[POLICY_PATH_MAX + 1]);
+bool policy_path_matches(const char *pattern, const char *path);
+bool policy_template_is_valid(const char *text);
+/*
+ * What begins at the dollar sign *at: the length of "$KEY", "${KEY}" or "$$" with its key (none of "$$", *ret_len is 0), or 0 if
+ * it is none of these.
+ */
+size_t policy_template_next(const char *at, const char **ret_key, size_t *ret_len);
 
 /* Whether the resolver may say anything about a name. */
 bool policy_resolves(const struct policy *p, const char *name);

@@ -56,7 +56,7 @@ static bool any_port(const struct policy_rule *r, uint16_t port)
         if (port >= r->ports[i].first && port <= r->ports[i].last)
             return true;
     /* Mail leaves only by a rule that says so. */
-    return r->nports == 0 && (port != PORT_SMTP || r->action != POLICY_ALLOW);
+    return r->nports == 0 && (port != PORT_SMTP || !policy_allows(r));
 }
 
 static bool protocol_matches(const struct policy_rule *r, enum policy_protocol p)
@@ -83,6 +83,18 @@ static bool matches(const struct policy_rule *r, const struct policy_flow *f)
     if (r->ndomains > 0 && (f->name == NULL || !any_domain(r, f->name)))
         return false;
     return r->ncidrs == 0 || (f->to != NULL && any_cidr(r, f->to));
+}
+
+/* What is not known of a connection yet is no reason against it. */
+static bool request_matches(const struct policy_rule *r, const struct policy_flow *f)
+{
+    bool method = r->nmethods == 0 || f->method == NULL, path = r->npaths == 0 || f->path == NULL;
+
+    for (uint32_t i = 0; !method && i < r->nmethods; i++)
+        method = strcmp(r->methods[i], f->method) == 0;
+    for (uint32_t i = 0; method && !path && i < r->npaths; i++)
+        path = policy_path_matches(r->paths[i], f->path);
+    return method && path;
 }
 
 /* --- rules in their order -------------------------------------------------------------------- */
@@ -126,21 +138,40 @@ void policy_ask(const struct policy *p, const struct policy_flow *f, struct poli
     struct walk w;
     int i;
 
+    bool waits = false;
+    int may = -1;
+
     *ret = (struct policy_verdict){.action = POLICY_DENY, .rule = -1, .logged = -1};
     walk_start(&w, p, f->name, f->to);
     while ((i = walk_next(&w)) >= 0) {
         const struct policy_rule *r = &p->rules[i];
         if (!matches(r, f))
             continue;
+        if (f->method == NULL && policy_is_of_requests(r)) {
+            waits = true;
+            may = may < 0 && policy_allows(r) ? i : may;
+            if (r->nmethods > 0 || r->npaths > 0)
+                continue;
+        }
+        if (!request_matches(r, f))
+            continue;
         if (r->action == POLICY_LOG) {
             ret->logged = ret->logged < 0 ? i : ret->logged;
             continue;
         }
-        ret->action = (enum policy_action)r->action;
+        ret->action = policy_allows(r) ? POLICY_ALLOW : POLICY_DENY;
         ret->rule = i;
         ret->by_name = r->ndomains > 0;
-        return;
+        break;
     }
+    if (may >= 0) {
+        ret->action = POLICY_ALLOW;
+        ret->rule = may;
+        ret->by_name = true;
+    }
+    ret->opens = waits && ret->action == POLICY_ALLOW;
+    /* Who reads its requests goes by its name. */
+    ret->by_name = ret->by_name || ret->opens;
 }
 
 static bool looks_inside(const struct policy_rule *r)
@@ -160,17 +191,17 @@ enum policy_need policy_needs(const struct policy *p, const struct address *to, 
     walk_start(&w, p, NULL, to);
     while ((i = walk_next(&w)) >= 0) {
         const struct policy_rule *r = &p->rules[i];
-        if (!any_port(r, port) || r->action == POLICY_LOG)
+        if (!any_port(r, port) || (r->action == POLICY_LOG && !policy_is_of_requests(r)))
             continue;
         if (looks_inside(r)) {
-            allow_before = allow_before || r->action == POLICY_ALLOW;
-            deny_before = deny_before || r->action == POLICY_DENY;
+            allow_before = allow_before || policy_allows(r) || policy_is_of_requests(r);
+            deny_before = deny_before || r->action == POLICY_DENY || policy_is_of_requests(r);
             continue;
         }
         if (r->ndomains > 0 || (r->protocol != POLICY_ANY && r->protocol != POLICY_TCP) ||
             (r->ncidrs > 0 && !any_cidr(r, to)))
             continue;
-        return (r->action == POLICY_ALLOW ? deny_before : allow_before) ? POLICY_NEEDS_NAME : POLICY_NEEDS_NOTHING;
+        return (policy_allows(r) ? deny_before : allow_before) ? POLICY_NEEDS_NAME : POLICY_NEEDS_NOTHING;
     }
     return allow_before ? POLICY_NEEDS_NAME : POLICY_NEEDS_NOTHING;
 }
@@ -199,12 +230,12 @@ bool policy_resolves(const struct policy *p, const char *name)
         const struct policy_rule *r = &p->rules[i];
         if (r->action == POLICY_LOG || (r->ndomains > 0 && !any_domain(r, name)))
             continue;
-        if (r->action == POLICY_ALLOW && r->ndomains == 0 && r->ncidrs > 0)
+        if (policy_allows(r) && r->ndomains == 0 && r->ncidrs > 0)
             continue;       /* an address needs no name; who wants both says so */
         /* What is denied on some ports or to some addresses only may be asked for. */
-        if (r->action == POLICY_DENY && (r->nports > 0 || r->ncidrs > 0 || r->protocol != POLICY_ANY))
+        if (r->action == POLICY_DENY && (r->nports > 0 || r->ncidrs > 0 || r->protocol != POLICY_ANY || policy_is_of_requests(r)))
             continue;
-        return r->action == POLICY_ALLOW;
+        return policy_allows(r);
     }
     return false;
 }

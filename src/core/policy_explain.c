@@ -82,8 +82,22 @@ static int read_target(const char *url, struct target *t, struct err *e)
     return read_host(host, t, e);
 }
 
-json_t *policy_explain(const struct policy *p, const char *url, const char *address, struct err *e)
+/* The path of the URL as rules see it; false: the request would be refused. */
+static bool read_path(const char *url, char out[POLICY_PATH_MAX + 1])
 {
+    const char *scheme = strstr(url, "://"), *host = scheme != NULL ? scheme + 3 : url;
+    const char *path = host + strcspn(host, "/?#");
+
+    if (*path != '/') {
+        memcpy(out, "/", 2);
+        return true;
+    }
+    return policy_path(path, strcspn(path, "#"), out);
+}
+
+json_t *policy_explain(const struct policy *p, const char *url, const char *address, const char *method, struct err *e)
+{
+    auto_free char *path = mem_alloc(POLICY_PATH_MAX + 1);
     struct policy_verdict v;
     struct target t;
     const char *note = NULL;
@@ -97,11 +111,22 @@ json_t *policy_explain(const struct policy *p, const char *url, const char *addr
             return NULL;
         }
     }
+    bool is_request = t.protocol == POLICY_TLS || t.protocol == POLICY_HTTP;
+    if (is_request && !read_path(url, path)) {
+        err_param(e, ERR_INVALID, PARAM, "servers read the path of the URL in more than one way; such a request is refused");
+        return NULL;
+    }
     const struct policy_flow f = {.to = t.has_to ? &t.to : NULL,
                                   .name = t.name[0] != '\0' ? t.name : NULL,
                                   .port = t.port,
-                                  .protocol = t.protocol};
+                                  .protocol = t.protocol,
+                                  .method = is_request ? method != NULL ? method : "GET" : NULL,
+                                  .path = is_request ? path : NULL};
+    struct policy_flow connection = f;
+    struct policy_verdict opens;
+    connection.method = connection.path = NULL;
     policy_ask(p, &f, &v);
+    policy_ask(p, &connection, &opens);
     if (v.action == POLICY_ALLOW && t.has_to && !policy_permits_address(p, v.rule, &t.to, false)) {
         v.action = POLICY_DENY;
         note = "the address is not public, and no prefix of the rule was written for it";
@@ -118,6 +143,9 @@ json_t *policy_explain(const struct policy *p, const char *url, const char *addr
     (void)json_object_set_new(o, "name", js_string_or_null(t.name[0] != '\0' ? t.name : NULL));
     (void)json_object_set_new(o, "port", json_integer(t.port));
     (void)json_object_set_new(o, "protocol", json_string(policy_protocol_name(t.protocol)));
+    (void)json_object_set_new(o, "opened", json_boolean(opens.opens));
+    (void)json_object_set_new(o, "injects", json_boolean(v.rule >= 0 && p->rules[v.rule].action == POLICY_INJECT &&
+                                                         v.action == POLICY_ALLOW));
     (void)json_object_set_new(o, "resolves", json_boolean(t.name[0] == '\0' || policy_resolves(p, t.name)));
     (void)json_object_set_new(o, "note", js_string_or_null(note));
     return o;

@@ -8,6 +8,7 @@
 
 #include "base/ids.h"
 #include "base/mem.h"
+#include "core/policy_json_http.h"
 #include "ipc/policy_wire.h"
 
 #define PARAM "network"
@@ -96,7 +97,7 @@ static int choice(const json_t *v, const char *const *names, int n, int absent)
     return -1;
 }
 
-static int check_keys(const json_t *o, const char *const *known, size_t n, const char *what, struct err *e)
+int policy_json_keys(const json_t *o, const char *const *known, size_t n, const char *what, struct err *e)
 {
     const char *key;
     json_t *value;
@@ -117,19 +118,23 @@ static int check_keys(const json_t *o, const char *const *known, size_t n, const
 
 static int read_rule(const json_t *j, size_t i, struct policy *p, struct err *e)
 {
-    static const char *const keys[] = {"name", "action", "protocol", "domains", "cidrs", "ports"};
-    static const char *const actions[] = {NULL, "allow", "deny", "log"};
+    static const char *const keys[] = {"name", "action", "protocol", "domains", "cidrs", "ports",
+                                       "methods", "paths", "inject", "redact"};
+    static const char *const actions[] = {NULL, "allow", "deny", "log", "inject"};
     static const char *const protocols[] = {"any", "tcp", "tls", "http", "udp"};
     const json_t *name = json_object_get(j, "name");
 
     if (!json_is_object(j))
         return err_param(e, ERR_INVALID, PARAM, "rule %zu: a rule is an object", i + 1);
-    if (check_keys(j, keys, array_len(keys), "a rule of a network policy", e) < 0)
+    if (policy_json_keys(j, keys, array_len(keys), "a rule of a network policy", e) < 0)
         return -1;
-    int action = choice(json_object_get(j, "action"), actions, array_len(actions), POLICY_ALLOW);
+    int action = choice(json_object_get(j, "action"), actions, array_len(actions),
+                        json_object_get(j, "inject") != NULL ? POLICY_INJECT : POLICY_ALLOW);
     if (action < 0)
-        return err_param(e, ERR_INVALID, PARAM, "rule %zu: action must be allow, deny or log", i + 1);
-    int protocol = choice(json_object_get(j, "protocol"), protocols, array_len(protocols), POLICY_ANY);
+        return err_param(e, ERR_INVALID, PARAM, "rule %zu: action must be allow, deny, log or inject", i + 1);
+    /* Nobody's credentials go out in the clear unless they are told to. */
+    int protocol = choice(json_object_get(j, "protocol"), protocols, array_len(protocols),
+                          action == POLICY_INJECT ? POLICY_TLS : POLICY_ANY);
     if (protocol < 0)
         return err_param(e, ERR_INVALID, PARAM, "rule %zu: protocol must be any, tcp, tls or http", i + 1);
     if (protocol == POLICY_UDP)
@@ -145,9 +150,10 @@ static int read_rule(const json_t *j, size_t i, struct policy *p, struct err *e)
     }
     if (each(json_object_get(j, "domains"), "domains", r, i, add_domain, e) < 0 ||
         each(json_object_get(j, "cidrs"), "cidrs", r, i, add_cidr, e) < 0 ||
-        each(json_object_get(j, "ports"), "ports", r, i, add_ports, e) < 0)
+        each(json_object_get(j, "ports"), "ports", r, i, add_ports, e) < 0 || policy_json_requests(j, i, r, e) < 0)
         return -1;
-    return 0;
+    const char *wrong = policy_rule_wrong(r);
+    return wrong != NULL ? err_param(e, ERR_INVALID, PARAM, "rule %zu: %s", i + 1, wrong) : 0;
 }
 
 /* Both lists present and empty, or absent: nothing is allowed. */
@@ -180,7 +186,7 @@ static int read_object(const json_t *j, struct policy *p, struct err *e)
     bool is_short = json_object_get(j, "allow_domains") != NULL || json_object_get(j, "allow_cidrs") != NULL;
     size_t i, items = 0;
 
-    if (check_keys(j, keys, array_len(keys), "a network policy", e) < 0)
+    if (policy_json_keys(j, keys, array_len(keys), "a network policy", e) < 0)
         return -1;
     if (rules == NULL && !is_short)
         return err_param(e, ERR_INVALID, PARAM, "a network policy has rules, or allow_domains and allow_cidrs");
@@ -203,7 +209,8 @@ static int read_object(const json_t *j, struct policy *p, struct err *e)
     if (is_short && read_short(j, p, e) < 0)
         return -1;
     for (uint32_t k = 0; k < p->nrules; k++)
-        items += p->rules[k].ndomains + p->rules[k].ncidrs + p->rules[k].nports;
+        items += p->rules[k].ndomains + p->rules[k].ncidrs + p->rules[k].nports + p->rules[k].nmethods + p->rules[k].npaths +
+                 p->rules[k].ninjects;
     if (items > LIMIT_POLICY_ITEMS)
         return err_param(e, ERR_TOO_LARGE, PARAM, "the policy has %zu names, prefixes and ports, at most %d are accepted", items,
                          LIMIT_POLICY_ITEMS);
@@ -284,6 +291,7 @@ static json_t *rule_json(const struct policy_rule *r)
         else
             json_decref(lists[i].list);
     }
+    policy_json_put_requests(r, o);
     return o;
 }
 

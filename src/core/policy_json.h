@@ -20,8 +20,8 @@ bool network_is_blocked(const json_t *j);
 
 /*
  * What the policy says about "https://host/", "http://host:8080/", "tcp://host:22" or "host:port" (policy_explain.c): which rule
- * decides, and how. With `address` (NULL = none) as where the name leads. The caller owns the result.
+ * decides, and how. With `address` (NULL = none) as where the name leads, and a request of `method` (NULL = GET). The caller owns the result.
  */
-json_t *policy_explain(const struct policy *p, const char *url, const char *address, struct err *e);
+json_t *policy_explain(const struct policy *p, const char *url, const char *address, const char *method, struct err *e);
 
 #endif

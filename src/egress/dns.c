@@ -83,7 +83,7 @@ static bool may_tell(const struct box *b, const struct address *a)
     if (!local && address_class(a) == ADDRESS_PUBLIC)
         return true;
     for (uint32_t i = 0; i < b->policy.nrules; i++)
-        if (b->policy.rules[i].action == POLICY_ALLOW && policy_permits_address(&b->policy, (int)i, a, local))
+        if (policy_allows(&b->policy.rules[i]) && policy_permits_address(&b->policy, (int)i, a, local))
             return true;
     return false;
 }

@@ -237,6 +237,10 @@ static void decide(struct flow *f)
         log_info("egress.noted", "sandbox=%s rule=%d name=%s address=%s port=%u", f->box->id, v.logged + 1,
                  f->name[0] != '\0' ? f->name : "-", address_text(&f->to, address), f->port);
     f->by_name = v.by_name;
+    if (v.opens) {
+        flow_refuse(f, EGRESS_METHOD, &f->to, v.rule);
+        return;
+    }
     if (v.action == POLICY_ALLOW && !v.by_name) {
         dial_allowed(f, &f->to, 1);
         return;
@@ -245,7 +249,7 @@ static void decide(struct flow *f)
     bool may_lead = v.action == POLICY_ALLOW;
     for (uint32_t i = 0; !may_lead && f->name[0] != '\0' && i < f->box->policy.nrules; i++)
         may_lead = f->box->policy.rules[i].ndomains > 0 && f->box->policy.rules[i].ncidrs > 0 &&
-                   f->box->policy.rules[i].action == POLICY_ALLOW;
+                   policy_allows(&f->box->policy.rules[i]);
     if (!may_lead) {
         flow_refuse(f, EGRESS_BY_RULE, &f->to, v.rule);
         return;

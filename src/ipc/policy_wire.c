@@ -10,7 +10,31 @@
 
 #include "ipc/wire.h"
 
-#define VERSION 1
+#define VERSION 2               /* 1: without what is about requests; policies of sandboxes that live on may be such */
+
+static void put_texts(struct wire_writer *w, char *const *texts, uint32_t n)
+{
+    wire_put_u32(w, n);
+    for (uint32_t i = 0; i < n; i++)
+        wire_put_str(w, texts[i]);
+}
+
+static void put_requests(struct wire_writer *w, const struct policy_rule *r)
+{
+    put_texts(w, r->methods, r->nmethods);
+    put_texts(w, r->paths, r->npaths);
+    wire_put_bool(w, r->redact);
+    wire_put_u32(w, r->ninjects);
+    for (uint32_t i = 0; i < r->ninjects; i++) {
+        const struct policy_inject *j = &r->injects[i];
+        wire_put_u8(w, j->kind);
+        wire_put_bool(w, j->replace);
+        wire_put_str(w, j->secret);
+        wire_put_str(w, j->name);
+        wire_put_str(w, j->value);
+        wire_put_str(w, j->with);
+    }
+}
 
 static void put_rule(struct wire_writer *w, const struct policy_rule *r)
 {
@@ -30,6 +54,9 @@ static void put_rule(struct wire_writer *w, const struct policy_rule *r)
         wire_put_u16(w, r->ports[i].first);
         wire_put_u16(w, r->ports[i].last);
     }
+    wire_put_bool(w, policy_is_of_requests(r));
+    if (policy_is_of_requests(r))
+        put_requests(w, r);
 }
 
 size_t policy_encode(const struct policy *p, void *out, size_t size)
@@ -105,12 +132,51 @@ static void get_ports(struct wire_reader *rd, struct policy_rule *r)
     }
 }
 
-static void get_rule(struct wire_reader *rd, struct policy *p)
+static void get_texts(struct wire_reader *rd, struct policy_rule *r, void (*add)(struct policy_rule *, const char *))
+{
+    uint32_t n = get_count(rd, 4);
+    char text[LIMIT_INJECT_TEXT + 1];
+
+    if (n > LIMIT_RULE_INJECTS)
+        wire_fail(rd);
+    for (uint32_t i = 0; i < n && !rd->failed; i++) {
+        wire_get_str(rd, text, sizeof text);
+        if (!rd->failed)
+            add(r, text);
+    }
+}
+
+static void get_requests(struct wire_reader *rd, struct policy_rule *r)
+{
+    char secret[LIMIT_NAME + 1], name[LIMIT_INJECT_TEXT + 1], value[LIMIT_INJECT_TEXT + 1], with[LIMIT_INJECT_TEXT + 1];
+
+    get_texts(rd, r, policy_rule_method);
+    get_texts(rd, r, policy_rule_path);
+    r->redact = wire_get_bool(rd);
+    uint32_t n = get_count(rd, 18);
+    if (n > LIMIT_RULE_INJECTS)
+        wire_fail(rd);
+    for (uint32_t i = 0; i < n && !rd->failed; i++) {
+        uint8_t kind = wire_get_u8(rd);
+        bool replace = wire_get_bool(rd);
+        wire_get_str(rd, secret, sizeof secret);
+        wire_get_str(rd, name, sizeof name);
+        wire_get_str(rd, value, sizeof value);
+        wire_get_str(rd, with, sizeof with);
+        if (rd->failed)
+            return;
+        struct policy_inject *j = policy_rule_inject(r, (enum policy_inject_kind)kind, name, value, with);
+        j->replace = replace;
+        memcpy(j->secret, secret, sizeof secret);
+    }
+}
+
+static void get_rule(struct wire_reader *rd, struct policy *p, uint8_t version)
 {
     uint8_t action = wire_get_u8(rd);
     uint8_t protocol = wire_get_u8(rd);
 
-    if (rd->failed || action < POLICY_ALLOW || action > POLICY_LOG || protocol >= POLICY_PROTOCOLS_) {
+    if (rd->failed || action < POLICY_ALLOW || action > POLICY_INJECT || protocol >= POLICY_PROTOCOLS_) {
         wire_fail(rd);
         return;
     }
@@ -119,6 +185,10 @@ static void get_rule(struct wire_reader *rd, struct policy *p)
     get_domains(rd, r);
     get_cidrs(rd, r);
     get_ports(rd, r);
+    if (version > 1 && wire_get_bool(rd))
+        get_requests(rd, r);
+    if (!rd->failed && policy_rule_wrong(r) != NULL)
+        wire_fail(rd);
 }
 
 int policy_decode(struct policy *ret, const void *p, size_t n)
@@ -128,7 +198,8 @@ int policy_decode(struct policy *ret, const void *p, size_t n)
 
     policy_init(&policy);
     wire_read(&r, p, n);
-    if (wire_get_u8(&r) != VERSION)
+    uint8_t version = wire_get_u8(&r);
+    if (version < 1 || version > VERSION)
         wire_fail(&r);
     policy.flags = wire_get_u32(&r);
     if ((policy.flags & ~(uint32_t)POLICY_FLAGS_) != 0)
@@ -137,7 +208,7 @@ int policy_decode(struct policy *ret, const void *p, size_t n)
     if (rules > LIMIT_POLICY_RULES)
         wire_fail(&r);
     for (uint32_t i = 0; i < rules && !r.failed; i++)
-        get_rule(&r, &policy);
+        get_rule(&r, &policy, version);
     if (!wire_end(&r)) {
         policy_done(&policy);
         return -EBADMSG;

@@ -192,6 +192,12 @@ static void travels_and_is_checked(void **state)
     policy_init(&p);
     policy_open(&p);
     policy_rule_domain(policy_add(&p, POLICY_ALLOW, POLICY_HTTP), "a.test");
+    struct policy_rule *r = policy_add(&p, POLICY_INJECT, POLICY_TLS);
+    policy_rule_domain(r, "b.test");
+    policy_rule_method(r, "GET");
+    policy_rule_path(r, "/v1/*");
+    (void)policy_rule_inject(r, POLICY_QUERY, "key", "$KEY", "");
+    r->redact = true;
     size_t n = policy_encode(&p, out, LIMIT_POLICY_BYTES);
     assert_true(n > 0);
     assert_int_equal(policy_decode(&q, out, n), 0);
@@ -203,13 +209,117 @@ static void travels_and_is_checked(void **state)
     policy_done(&p);
 }
 
+static void ask(const struct policy *p, const char *method, const char *path, struct policy_verdict *ret)
+{
+    const struct policy_flow f = {.name = "api.test", .port = 443, .protocol = POLICY_TLS, .method = method, .path = path};
+
+    policy_ask(p, &f, ret);
+}
+
+static void requests_decide_once_they_are_known(void **state)
+{
+    struct policy_verdict v;
+    struct policy p;
+
+    policy_init(&p);
+    struct policy_rule *r = policy_add(&p, POLICY_DENY, POLICY_ANY);
+    policy_rule_domain(r, "api.test");
+    policy_rule_path(r, "/admin/*");
+    r = policy_add(&p, POLICY_INJECT, POLICY_TLS);
+    policy_rule_domain(r, "api.test");
+    policy_rule_method(r, "GET");
+    policy_rule_method(r, "HEAD");
+    (void)policy_rule_inject(r, POLICY_HEADER, "X-Key", "$KEY", "");
+    assert_null(policy_rule_wrong(r));
+    struct address to = at("93.184.216.34");
+    assert_int_equal(policy_needs(&p, &to, 443), POLICY_NEEDS_NAME);
+    ask(&p, NULL, NULL, &v);
+    assert_true(v.opens && v.action == POLICY_ALLOW && v.rule == 1 && v.by_name);
+    ask(&p, "GET", "/x", &v);
+    assert_true(!v.opens && v.action == POLICY_ALLOW && v.rule == 1);
+    ask(&p, "GET", "/admin/x", &v);
+    assert_true(v.action == POLICY_DENY && v.rule == 0);
+    ask(&p, "POST", "/x", &v);
+    assert_true(v.action == POLICY_DENY && v.rule == -1);
+    (void)policy_add(&p, POLICY_ALLOW, POLICY_ANY);
+    assert_int_equal(policy_needs(&p, &to, 443), POLICY_NEEDS_NAME);
+    ask(&p, "POST", "/x", &v);
+    assert_true(v.action == POLICY_ALLOW && v.rule == 2);
+    assert_true(policy_opens_tls(&p) && policy_resolves(&p, "api.test"));
+    policy_done(&p);
+}
+
+static void paths_are_read_in_one_way(void **state)
+{
+    static const struct {
+        const char *target, *path;      /* NULL: refused */
+    } rows[] = {
+        {"/a/b?c=../d", "/a/b"}, {"/%61dmin", "/admin"}, {"//a///b", "/a/b"}, {"/g%2fp", "/g%2Fp"}, {"/", "/"}, {"/a.b/..c", "/a.b/..c"},
+        {"/a/../b", NULL}, {"/a/.", NULL}, {"/a/%2e%2E/b", NULL}, {"/..", NULL}, {"/a\\b", NULL}, {"/a%5cb", NULL}, {"/%zz", NULL},
+        {"/%4", NULL}, {"/a%00", NULL}, {"", NULL}, {"/a b", NULL}, {"/./a", NULL},
+    };
+    auto_free char *out = mem_alloc(POLICY_PATH_MAX + 1);
+
+    for (size_t i = 0; i < array_len(rows); i++) {
+        bool ok = policy_path(rows[i].target, strlen(rows[i].target), out);
+        assert_int_equal(ok, rows[i].path != NULL);
+        if (ok)
+            assert_string_equal(out, rows[i].path);
+    }
+    assert_true(policy_path_matches("/v1/*", "/v1/a/b") && policy_path_matches("*.json", "/x.json"));
+    assert_true(policy_path_matches("/a*b*c", "/aXbXbc") && policy_path_matches("/a", "/a") && policy_path_matches("*", "/"));
+    assert_false(policy_path_matches("/v1/*", "/v1") || policy_path_matches("/a", "/ab") || policy_path_matches("/a*b", "/acd"));
+}
+
+static void what_requests_cannot_have(void **state)
+{
+    static const struct {
+        enum policy_inject_kind kind;
+        const char *name, *value, *with;
+        bool ok;
+    } rows[] = {
+        {POLICY_HEADER, "Authorization", "Bearer $K and ${L} $$5", "", true}, {POLICY_HEADER, "Host", "x", "", false},
+        {POLICY_HEADER, "Transfer-Encoding", "x", "", false}, {POLICY_HEADER, "a b", "x", "", false},
+        {POLICY_HEADER, "X", "$", "", false}, {POLICY_HEADER, "X", "${A", "", false}, {POLICY_HEADER, "X", "a\r\nb", "", false},
+        {POLICY_HEADER, "X", "$1", "", false}, {POLICY_QUERY, "key", "$K", "", true}, {POLICY_QUERY, "a&b", "$K", "", false},
+        {POLICY_BASIC, "me", "$PW", "", true}, {POLICY_BASIC, "m:e", "$PW", "", false}, {POLICY_SIGV4, "s3", "eu-west-1", "", true},
+        {POLICY_SIGV4, "s 3", "", "", false}, {POLICY_PLACEHOLDER, "KEY", "sk-0123456789abcdef", "$KEY", true},
+        {POLICY_PLACEHOLDER, "KEY", "short", "$KEY", false}, {POLICY_PLACEHOLDER, "1K", "sk-0123456789abcdef", "$KEY", false},
+    };
+
+    for (size_t i = 0; i < array_len(rows); i++) {
+        struct policy p;
+        policy_init(&p);
+        struct policy_rule *r = policy_add(&p, POLICY_INJECT, POLICY_TLS);
+        policy_rule_domain(r, "api.test");
+        struct policy_inject *j = policy_rule_inject(r, rows[i].kind, rows[i].name, rows[i].value, rows[i].with);
+        (void)snprintf(j->secret, sizeof j->secret, "mine");
+        assert_int_equal(policy_rule_wrong(r) == NULL, rows[i].ok);
+        policy_done(&p);
+    }
+    struct policy p;
+    policy_init(&p);
+    struct policy_rule *r = policy_add(&p, POLICY_ALLOW, POLICY_ANY);
+    policy_rule_method(r, "GET");
+    assert_non_null(policy_rule_wrong(r));      /* without domains */
+    policy_rule_domain(r, "api.test");
+    assert_null(policy_rule_wrong(r));
+    r->protocol = POLICY_TCP;
+    assert_non_null(policy_rule_wrong(r));
+    r->protocol = POLICY_ANY;
+    r->redact = true;
+    assert_non_null(policy_rule_wrong(r));
+    policy_done(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prefixes_are_exact_at_both_edges), cmocka_unit_test(kinds_of_addresses),
         cmocka_unit_test(what_is_written_for_an_address),   cmocka_unit_test(names_are_brought_to_one_form),
         cmocka_unit_test(the_first_rule_that_matches_decides), cmocka_unit_test(lists_of_modal),
-        cmocka_unit_test(travels_and_is_checked),
+        cmocka_unit_test(travels_and_is_checked), cmocka_unit_test(requests_decide_once_they_are_known),
+        cmocka_unit_test(paths_are_read_in_one_way), cmocka_unit_test(what_requests_cannot_have),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

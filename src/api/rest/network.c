@@ -76,7 +76,7 @@ static void on_explain(void *ctx, const Quicksand__Node__NetworkStatus *s, const
         call_fail(c, e);
         return;
     }
-    o = policy_explain(&p, call_query(c, "url"), call_query(c, "address"), &bad);
+    o = policy_explain(&p, call_query(c, "url"), call_query(c, "address"), call_query(c, "method"), &bad);
     policy_done(&p);
     if (o == NULL) {
         call_fail(c, &bad);
@@ -150,6 +150,7 @@ static const struct field put_query[] = {
 static const struct field explain_query[] = {
     {"url", FIELD_STRING, FIELD_REQUIRED, 1, 2048, NULL, "https://host/, http://host:8080/, tcp://host:22"},
     {"address", FIELD_STRING, 0, 1, 64, NULL, "as where the name leads"},
+    {"method", FIELD_STRING, 0, 1, 20, NULL, "of the request, as GET (the default)"},
 };
 
 const struct op rest_network_ops[] = {
