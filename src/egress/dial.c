@@ -1,5 +1,9 @@
 /*
  * dial.c - connects to where a flow may go
+ *
+ * The addresses are tried in their order, the next one as soon as one fails or stays silent for a moment, beside it: the
+ * program inside holds a connection already, so what it would do itself for an address that does not answer has to be done
+ * here. The first that answers is taken. flow.c calls; relay_start or flow_failed follow, perhaps at once.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -11,12 +15,25 @@
 #include "egress/egress.h"
 #include "sys/fd.h"
 
-#define CONNECT_MS 10000        /* one address */
+#define NEXT_MS 300             /* an address that is silent for so long gets company */
+#define CONNECT_MS 10000        /* after the last one was begun */
 
 union sock_address {
     struct sockaddr sa;
     struct sockaddr_in four;
     struct sockaddr_in6 six;
+};
+
+struct dial {
+    struct flow *flow;
+    size_t next;                /* of flow->addresses */
+    unsigned pending;
+    int error;                  /* the one that says most */
+    struct attempt {
+        struct dial *dial;
+        struct loop_io *io;     /* NULL: not under way */
+        int fd;
+    } attempts[ADDRESSES_MAX];
 };
 
 static socklen_t fill(const struct address *a, uint16_t port, union sock_address *ret)
@@ -32,78 +49,162 @@ static socklen_t fill(const struct address *a, uint16_t port, union sock_address
     return sizeof ret->six;
 }
 
-/* The kernel speaks to an address of its own from that address. Nothing is sent for the question. */
+/* The address from which the kernel would speak to *a. Nothing is sent for the question. */
+static bool speaks_from(const struct address *a, union sock_address *to, union sock_address *ret)
+{
+    socklen_t n = sizeof *ret;
+    socklen_t len = fill(a, 9, to);
+    auto_close int fd = socket(to->sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    return fd >= 0 && connect(fd, &to->sa, len) == 0 && getsockname(fd, &ret->sa, &n) == 0;
+}
+
 bool dial_is_local(const struct address *a)
 {
     union sock_address to, from;
-    socklen_t n = sizeof from;
-    socklen_t len = fill(a, 9, &to);
-    auto_close int fd = socket(to.sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
-    if (fd < 0 || connect(fd, &to.sa, len) < 0 || getsockname(fd, &from.sa, &n) < 0)
+    if (!speaks_from(a, &to, &from))
         return false;           /* then it cannot be dialled either */
     return address_is4(a) ? memcmp(&from.four.sin_addr, &to.four.sin_addr, 4) == 0
                           : memcmp(&from.six.sin6_addr, &to.six.sin6_addr, 16) == 0;
 }
 
-static void next(struct flow *f);
-
-static void give_up_this(struct flow *f)
+bool dial_has_way(const struct address *a)
 {
-    loop_io_free(f->out_io);
-    f->out_io = NULL;
-    fd_close(&f->out);
-    next(f);
+    union sock_address to, from;
+
+    return speaks_from(a, &to, &from);
 }
 
-static void on_timeout(void *arg)
+void dial_cancel(struct flow *f)
 {
-    give_up_this(arg);
+    struct dial *d = take_ptr(&f->dial);
+
+    if (d == NULL)
+        return;
+    for (size_t i = 0; i < array_len(d->attempts); i++) {
+        loop_io_free(d->attempts[i].io);
+        fd_close(&d->attempts[i].fd);
+    }
+    free(d);
+}
+
+/* How much an error says: that somebody answered, that nobody did, anything else. */
+static int weight(int error)
+{
+    return error == ECONNREFUSED ? 3 : error == ETIMEDOUT ? 2 : error != 0;
+}
+
+static void failed(struct dial *d, int error)
+{
+    if (weight(error) > weight(d->error))
+        d->error = error;
+}
+
+static void give_up(struct flow *f, int error)
+{
+    dial_cancel(f);
+    if (error == ETIMEDOUT)
+        flow_failed(f, "504 Gateway Timeout", "there was no answer");
+    else
+        flow_failed(f, "502 Bad Gateway",
+                    error == ECONNREFUSED                           ? "the connection was refused"
+                    : error == EHOSTUNREACH || error == ENETUNREACH ? "no way leads there"
+                                                                    : "it cannot be reached");
+}
+
+static void begin_next(struct dial *d);
+
+static void on_time(void *arg)
+{
+    struct flow *f = arg;
+
+    if (f->dial->next < f->naddresses) {
+        begin_next(f->dial);
+        return;
+    }
+    failed(f->dial, ETIMEDOUT);
+    give_up(f, f->dial->error);
 }
 
 static void on_connected(int fd, unsigned what, void *arg)
 {
-    struct flow *f = arg;
+    struct attempt *a = arg;
+    struct dial *d = a->dial;
+    struct flow *f = d->flow;
     int error = 0;
     socklen_t n = sizeof error;
 
-    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) < 0 || error != 0) {
-        give_up_this(f);
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) < 0)
+        error = errno;
+    loop_io_free(a->io);
+    a->io = NULL;
+    if (error == 0) {
+        f->dialled = f->addresses[a - d->attempts];
+        f->out = take_fd(&a->fd);
+        dial_cancel(f);
+        relay_start(f);
         return;
     }
-    loop_io_free(f->out_io);
-    f->out_io = NULL;
-    relay_start(f);
+    fd_close(&a->fd);
+    d->pending--;
+    failed(d, error);
+    if (d->next < f->naddresses)
+        begin_next(d);
+    else if (d->pending == 0)
+        give_up(f, d->error);
 }
 
-static void next(struct flow *f)
+static int begin(struct attempt *a, const struct address *address, uint16_t port)
 {
     static const int on = 1;
     union sock_address to;
+    socklen_t len = fill(address, port, &to);
 
-    while (f->next_address < f->naddresses) {
-        f->dialled = f->addresses[f->next_address++];
-        socklen_t len = fill(&f->dialled, f->port, &to);
-        f->out = socket(to.sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (f->out < 0)
-            continue;
-        (void)setsockopt(f->out, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        if (connect(f->out, &to.sa, len) < 0 && errno != EINPROGRESS) {
-            fd_close(&f->out);
+    a->fd = socket(to.sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (a->fd < 0)
+        return errno;
+    (void)setsockopt(a->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (connect(a->fd, &to.sa, len) < 0 && errno != EINPROGRESS) {
+        int error = errno;
+        fd_close(&a->fd);
+        return error;
+    }
+    a->io = loop_io_new(a->dial->flow->box->egress->loop, a->fd, LOOP_WRITE, on_connected, a);
+    return 0;
+}
+
+/* The next address that can be tried at all; the flow may be gone afterwards. */
+static void begin_next(struct dial *d)
+{
+    struct flow *f = d->flow;
+
+    while (d->next < f->naddresses) {
+        size_t i = d->next++;
+        int error = begin(&d->attempts[i], &f->addresses[i], f->port);
+        if (error != 0) {
+            failed(d, error);
             continue;
         }
-        f->out_io = loop_io_new(f->box->egress->loop, f->out, LOOP_WRITE, on_connected, f);
-        f->out_wants = LOOP_WRITE;
-        flow_timer(f, CONNECT_MS, on_timeout);
+        d->pending++;
+        flow_timer(f, d->next < f->naddresses ? NEXT_MS : CONNECT_MS, on_time);
         return;
     }
-    flow_failed(f, "it cannot be reached");
+    if (d->pending == 0)
+        give_up(f, d->error);
+    else
+        flow_timer(f, CONNECT_MS, on_time);
 }
 
 void dial_start(struct flow *f)
 {
+    struct dial *d = mem_zalloc(sizeof *d);
+
+    *d = (struct dial){.flow = f};
+    for (size_t i = 0; i < array_len(d->attempts); i++)
+        d->attempts[i] = (struct attempt){.dial = d, .fd = -1};
+    f->dial = d;
     f->state = FLOW_DIAL;
-    f->next_address = 0;
     flow_want(f, 0, 0);
-    next(f);
+    begin_next(d);
 }

@@ -96,6 +96,9 @@ static void on_name(void *arg, const struct name_entry *entry)
     size_t n = 0;
 
     for (size_t i = 0; entry != NULL && i < entry->n; i++) {
+        /* On a host without IPv6 its addresses would be tried first and, accepted here, never be given up. */
+        if (!address_is4(&entry->addresses[i]) && !dial_has_way(&entry->addresses[i]))
+            continue;
         if (may_tell(b, &entry->addresses[i]))
             good[n++] = entry->addresses[i];
         else

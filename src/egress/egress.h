@@ -37,6 +37,7 @@ struct egress {
 };
 
 struct flow;
+struct dial;
 struct dns_pending;
 struct lookup;
 
@@ -74,6 +75,7 @@ enum flow_state {
 struct way {
     uint8_t *rest;                  /* owned */
     size_t rest_len, rest_at;
+    uint64_t bytes;                 /* that came */
     bool eof;                       /* read to the end */
     bool shut;                      /* and passed on */
 };
@@ -99,11 +101,13 @@ struct flow {
     unsigned reads;
     struct lookup *lookup;          /* under way, or NULL */
     struct address addresses[ADDRESSES_MAX];
-    size_t naddresses, next_address;
+    size_t naddresses;
+    struct dial *dial;              /* while in FLOW_DIAL; owned */
     struct scan scan;
     uint8_t answer[16];             /* first bytes of the answer, while an upgrade waits for it */
     size_t answer_len;
     struct way up, down;
+    uint64_t bytes_before;          /* both ways, when it was last looked whether a half closed one is still used */
 };
 
 /* box.c */
@@ -129,11 +133,14 @@ void flow_timer(struct flow *f, uint64_t ms, loop_timer_cb cb);
 void flow_want(struct flow *f, unsigned in, unsigned out);
 /* Notes it, says it in the client's protocol where there is a way to, and ends the connection. */
 void flow_refuse(struct flow *f, enum egress_reason reason, const struct address *to, int rule);
-void flow_failed(struct flow *f, const char *why);  /* allowed, but it cannot be made */
+/* Allowed, but it cannot be made; status: what HTTP is told. */
+void flow_failed(struct flow *f, const char *status, const char *why);
 
-/* dial.c: f->addresses are to be tried. */
+/* dial.c: f->addresses are to be tried. The flow may be gone afterwards. */
 void dial_start(struct flow *f);
+void dial_cancel(struct flow *f);                   /* also of a flow that does not dial */
 bool dial_is_local(const struct address *a);        /* an address of this host */
+bool dial_has_way(const struct address *a);         /* the host has a route to it */
 
 /* relay.c */
 void relay_start(struct flow *f);

@@ -32,6 +32,7 @@ void flow_free(struct flow *f)
 {
     struct box *b = f->box;
 
+    dial_cancel(f);
     loop_io_free(f->in_io);
     loop_io_free(f->out_io);
     loop_timer_free(f->timer);
@@ -123,6 +124,7 @@ static void end_with(struct flow *f, const char *status, const char *text)
     static const uint8_t alert[] = {21, 3, 1, 0, 2, 2, 49};
     char out[1024];
 
+    dial_cancel(f);
     loop_io_free(f->out_io);
     f->out_io = NULL;
     reset_on_close(f->out);
@@ -155,7 +157,7 @@ void flow_refuse(struct flow *f, enum egress_reason reason, const struct address
     end_with(f, "403 Forbidden", text);
 }
 
-void flow_failed(struct flow *f, const char *why)
+void flow_failed(struct flow *f, const char *status, const char *why)
 {
     char text[512], address[ADDRESS_TEXT];
 
@@ -163,7 +165,7 @@ void flow_failed(struct flow *f, const char *why)
     (void)snprintf(text, sizeof text, "quicksand: %s port %u: %s\n",
                    f->name[0] != '\0' ? f->name : address_text(&f->to, address), f->port, why);
     if (f->protocol == POLICY_HTTP)
-        end_with(f, "502 Bad Gateway", text);
+        end_with(f, status, text);
     else
         flow_reset(f);
 }
@@ -185,6 +187,23 @@ static bool may_dial(struct flow *f, const struct address *to, int *ret_rule, en
     return policy_permits_address(&f->box->policy, v.rule, to, dial_is_local(to));
 }
 
+/*
+ * A program that has both kinds of addresses of a name takes the newer kind first, and the older one only if that cannot be
+ * reached, which it is not told here: its connection is accepted before. So the older ones are tried as well.
+ */
+static void add_older(struct flow *f)
+{
+    const struct name_entry *n = NULL;
+    enum egress_reason reason;
+    int rule;
+
+    while ((n = names_of(f->box, &f->to, n)) != NULL)
+        for (size_t i = 0; i < n->n && f->naddresses < ADDRESSES_MAX; i++)
+            if (address_is4(&n->addresses[i]) && may_dial(f, &n->addresses[i], &rule, &reason))
+                f->addresses[f->naddresses++] = n->addresses[i];
+}
+
+/* `addresses` may be those of the flow. */
 static void dial_allowed(struct flow *f, const struct address *addresses, size_t n)
 {
     enum egress_reason reason = EGRESS_ADDRESS;
@@ -203,10 +222,13 @@ static void dial_allowed(struct flow *f, const struct address *addresses, size_t
             reason = why;
         }
     }
-    if (f->naddresses == 0)
+    if (f->naddresses == 0) {
         flow_refuse(f, reason, bad, bad_rule);
-    else
-        dial_start(f);
+        return;
+    }
+    if (addresses == &f->to && !address_is4(&f->to))
+        add_older(f);
+    dial_start(f);
 }
 
 static void on_name(void *arg, const struct name_entry *entry)
@@ -215,7 +237,7 @@ static void on_name(void *arg, const struct name_entry *entry)
 
     f->lookup = NULL;
     if (entry == NULL) {
-        flow_failed(f, "the name leads nowhere");
+        flow_failed(f, "502 Bad Gateway", "the name leads nowhere");
         return;
     }
     /* A copy: dialling may replace the entry. */
@@ -373,8 +395,12 @@ static void on_first(int fd, unsigned what, void *arg)
     ssize_t n = recv(fd, f->first + f->first_len, FIRST_MAX - f->first_len, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (n < 0 || (n == 0 && f->first_len == 0)) {
+    if (n < 0) {
         flow_free(f);
+        return;
+    }
+    if (n == 0 && f->first_len == 0) {
+        decide(f);              /* its direction has ended; it may wait for what the server says */
         return;
     }
     f->first_len += (size_t)(n > 0 ? n : 0);
@@ -493,6 +519,11 @@ void flow_check(struct flow *f)
     /* What a name leads to is looked at when that is known. */
     if (f->state == FLOW_READ || f->state == FLOW_RESOLVE || f->state == FLOW_REFUSED)
         return;
+    if (f->state == FLOW_DIAL) {
+        dial_cancel(f);
+        dial_allowed(f, f->addresses, f->naddresses);
+        return;
+    }
     const struct address *to = &f->dialled;
     if (may_dial(f, to, &rule, &reason)) {
         f->rule = rule;

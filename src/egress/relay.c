@@ -16,16 +16,26 @@
 
 #define CHUNK (128 * 1024)
 #define CHUNKS_A_TURN 4         /* then other flows have their turn */
-#define HALF_MS (5 * 60 * 1000) /* a connection that is closed one way and silent the other */
+#ifndef HALF_MS
+#define HALF_MS (5 * 60 * 1000) /* a connection that is closed one way, and for all of this time silent the other */
+#endif
 #define KEEPALIVE_S 60
 
 static uint8_t chunk[CHUNK];
 
 enum result { GO_ON, GONE };
 
-static void on_silent(void *arg)
+static void on_half(void *arg)
 {
-    flow_reset(arg);
+    struct flow *f = arg;
+    uint64_t bytes = f->up.bytes + f->down.bytes;
+
+    if (bytes == f->bytes_before) {
+        flow_reset(f);
+        return;
+    }
+    f->bytes_before = bytes;
+    loop_timer_set(f->timer, HALF_MS);
 }
 
 static void update(struct flow *f)
@@ -86,8 +96,10 @@ static void pass_end(struct flow *f, struct way *w, int to)
         return;
     (void)shutdown(to, SHUT_WR);
     w->shut = true;
-    if (!f->up.shut || !f->down.shut)
-        flow_timer(f, HALF_MS, on_silent);
+    if (!f->up.shut || !f->down.shut) {
+        f->bytes_before = f->up.bytes + f->down.bytes;
+        flow_timer(f, HALF_MS, on_half);
+    }
 }
 
 static enum result refuse(struct flow *f, enum scan_why why)
@@ -132,6 +144,7 @@ static enum result pump_up(struct flow *f)
             return GONE;
         }
         f->up.eof = n == 0;
+        f->up.bytes += (uint64_t)n;
         f->box->status.sent += (uint64_t)n;
         if (f->watched) {
             if (put_watched(f, chunk, (size_t)n) == GONE)
@@ -167,6 +180,7 @@ static enum result pump_down(struct flow *f)
             return GONE;
         }
         f->down.eof = n == 0;
+        f->down.bytes += (uint64_t)n;
         f->box->status.received += (uint64_t)n;
         if (f->watched && f->scan.state == SCAN_WAIT)
             watch_answer(f, chunk, (size_t)n);
