@@ -79,7 +79,7 @@
 #define LIMIT_RULE_INJECTS     32                  /* things that one rule puts into requests; methods and paths alike */
 #define LIMIT_POLICY_BYTES     (900 * 1024)        /* a policy on its way to egress */
 #define LIMIT_FLOWS            1024                /* open connections to the outside a sandbox */
-#define LIMIT_DNS_RATE         50                  /* DNS queries a second a sandbox, bursts of ten times that */
+#define LIMIT_DNS_RATE         50                  /* DNS queries a second a sandbox for names that are not remembered, bursts of ten times that */
 #define LIMIT_DNS_NAME         160                 /* longest name that the resolver takes */
 
 /* Internal channels */

@@ -139,11 +139,12 @@ static void query(struct box *b, const uint8_t *bytes, size_t n, const struct so
         answer(b, from, from_len, &q, code, NULL, 0, 0);
         return;
     }
-    enum egress_reason reason = EGRESS_LIMIT;
-    bool ok = take_token(b) && b->nqueries < QUERIES_MAX && strlen(q.name) <= LIMIT_DNS_NAME;
-    if (ok) {
-        reason = EGRESS_BY_RULE;
-        ok = policy_resolves(&b->policy, q.name);
+    enum egress_reason reason = EGRESS_BY_RULE;
+    bool ok = policy_resolves(&b->policy, q.name);
+    /* What is remembered costs nobody outside anything: a program that connects often asks often. */
+    if (ok && !names_knows(b, q.name)) {
+        reason = EGRESS_LIMIT;
+        ok = strlen(q.name) <= LIMIT_DNS_NAME && b->nqueries < QUERIES_MAX && take_token(b);
     }
     if (!ok) {
         if (q.type == DNS_A || q.type == DNS_AAAA || reason == EGRESS_LIMIT)

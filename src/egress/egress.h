@@ -159,6 +159,7 @@ struct name_entry {
 typedef void (*names_cb)(void *arg, const struct name_entry *entry);   /* NULL: it leads nowhere, or nobody knows */
 /* The callback may come at once; then NULL is returned. */
 struct lookup *names_find(struct box *b, const char *name, names_cb cb, void *arg);
+bool names_knows(const struct box *b, const char *name);     /* names_find would answer at once */
 void names_cancel(struct lookup *l);
 void names_cancel_all(struct box *b);
 /* The names for which the resolver gave this address; next: entry to go on from, NULL to begin. */

@@ -37,6 +37,16 @@ static struct name_entry *known(const struct box *b, const char *name)
     return NULL;
 }
 
+static bool is_fresh(const struct name_entry *n)
+{
+    return n != NULL && clock_boot_ms() < n->until_ms;
+}
+
+bool names_knows(const struct box *b, const char *name)
+{
+    return is_fresh(known(b, name));
+}
+
 static struct name_entry *remember(struct box *b, const char *name)
 {
     struct name_entry *n = known(b, name);
@@ -104,7 +114,7 @@ struct lookup *names_find(struct box *b, const char *name, names_cb cb, void *ar
 {
     const struct name_entry *entry = known(b, name);
 
-    if (entry != NULL && clock_boot_ms() < entry->until_ms) {
+    if (is_fresh(entry)) {
         cb(arg, entry);
         return NULL;
     }
