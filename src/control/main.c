@@ -21,7 +21,6 @@
 #include "core/ports.h"
 #include "core/sandbox.h"
 #include "core/token.h"
-#include "http/grpc.h"
 #include "json/json.h"
 #include "net/tls.h"
 #include "store/store.h"
@@ -67,7 +66,7 @@ static void on_request(struct http_stream *st, const struct http_request *rq, vo
 {
     struct control *ct = arg;
 
-    if (grpc_is_request(rq))
+    if (modal_is_request(rq))
         modal_handle(ct->modal, st, rq);
     else
         rest_handle(st, rq, ct->core);

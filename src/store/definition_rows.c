@@ -1,5 +1,5 @@
 /*
- * definition_rows.c - rows of image definitions and of sets of files
+ * definition_rows.c - rows of image definitions
  */
 #include <string.h>
 
@@ -45,52 +45,45 @@ int store_definition_get(struct store *s, const char *hash, const char *image, s
     return 0;
 }
 
-int store_mount_put(struct store *s, const char *id, const char *environment, const char *name, const char *files, int64_t now_us,
-                    struct err *e)
+int store_definition_old(struct store *s, const char *prefix, int64_t before_us, size_t limit, store_definition_fn fn, void *ctx,
+                         struct err *e)
 {
-    sqlite3_stmt *st = db_stmt(s, "INSERT OR REPLACE INTO mounts (id, environment, name, files, created_us) VALUES (?1, ?2, ?3, ?4, ?5)", e);
+    static const char sql[] = "SELECT image FROM image_definitions WHERE substr(hash, 1, length(?1)) = ?1 AND created_us < ?2"
+                              " AND NOT EXISTS (SELECT 1 FROM images WHERE images.id = image_definitions.image AND used_us >= ?2) LIMIT ?3";
+    sqlite3_stmt *st = db_stmt(s, sql, e);
+    char image[ID_SIZE];
+    int r;
 
     if (st == NULL)
         return -1;
-    db_bind_text(st, 1, id);
-    db_bind_text(st, 2, environment);
-    db_bind_text(st, 3, name);
-    db_bind_text(st, 4, files);
-    db_bind_int(st, 5, now_us);
+    db_bind_text(st, 1, prefix);
+    db_bind_int(st, 2, before_us);
+    db_bind_int(st, 3, (int64_t)limit);
+    while ((r = db_step(s, st, e)) == 1) {
+        db_text(st, 0, image, sizeof image);
+        fn(ctx, image);
+    }
+    return r;
+}
+
+int store_definition_remove(struct store *s, const char *image, struct err *e)
+{
+    sqlite3_stmt *st = db_stmt(s, "DELETE FROM image_definitions WHERE image = ?1", e);
+
+    if (st == NULL)
+        return -1;
+    db_bind_text(st, 1, image);
     return db_run(s, st, e);
 }
 
-int store_mount_get(struct store *s, const char *id, char **ret_files, struct err *e)
+int store_definition_expire(struct store *s, int64_t before_us, struct err *e)
 {
-    sqlite3_stmt *st = db_stmt(s, "SELECT files FROM mounts WHERE id = ?1", e);
+    sqlite3_stmt *st = db_stmt(s, "DELETE FROM image_definitions WHERE created_us < ?1 AND NOT EXISTS"
+                                  " (SELECT 1 FROM images WHERE images.id = image_definitions.image)",
+                               e);
 
     if (st == NULL)
         return -1;
-    db_bind_text(st, 1, id);
-    int r = db_step(s, st, e);
-    if (r == 0)
-        return err_set(e, ERR_NOT_FOUND, "Mount '%.40s' not found", id);
-    if (r < 0)
-        return -1;
-    *ret_files = db_text_dup(st, 0);
-    (void)sqlite3_reset(st);
-    return 0;
-}
-
-int store_mount_by_name(struct store *s, const char *environment, const char *name, char ret_id[ID_SIZE], struct err *e)
-{
-    sqlite3_stmt *st = db_stmt(s, "SELECT id FROM mounts WHERE environment = ?1 AND name = ?2 ORDER BY created_us DESC LIMIT 1", e);
-
-    if (st == NULL)
-        return -1;
-    db_bind_text(st, 1, environment);
-    db_bind_text(st, 2, name);
-    int r = db_step(s, st, e);
-    if (r == 0)
-        return err_set(e, ERR_NOT_FOUND, "Mount '%.100s' not found", name);
-    if (r < 0)
-        return -1;
-    db_text(st, 0, ret_id, ID_SIZE);
-    (void)sqlite3_reset(st);
-    return 0;
+    db_bind_int(st, 1, before_us);
+    return db_run(s, st, e);
 }

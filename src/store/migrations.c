@@ -148,5 +148,22 @@ static const char definitions_and_mounts[] =
     ") STRICT;"
     "CREATE INDEX mounts_by_name ON mounts(environment, name) WHERE name <> '';";
 
-const char *const migrations[] = {first, second, images_and_operations, definitions_and_mounts};
+/* Uploads: files by their content, and blobs that become such files; what is not used for a while goes. Sets of files were named by
+ * chance before, and their files not counted. */
+static const char uploads[] =
+    "CREATE TABLE files (hash TEXT PRIMARY KEY, bytes INTEGER NOT NULL, used_us INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX files_by_use ON files(used_us);"
+    "CREATE TABLE blobs ("
+    "    id TEXT PRIMARY KEY, hash TEXT NOT NULL, md5 TEXT NOT NULL, bytes INTEGER NOT NULL, part_bytes INTEGER NOT NULL,"
+    "    is_complete INTEGER NOT NULL, created_us INTEGER NOT NULL"
+    ") STRICT;"
+    "CREATE INDEX blobs_open ON blobs(created_us) WHERE is_complete = 0;"
+    "CREATE TABLE blob_parts ("
+    "    blob TEXT NOT NULL REFERENCES blobs(id) ON DELETE CASCADE, part INTEGER NOT NULL, md5 TEXT NOT NULL,"
+    "    PRIMARY KEY (blob, part)"
+    ") STRICT, WITHOUT ROWID;"
+    "DELETE FROM mounts;"
+    "ALTER TABLE mounts ADD COLUMN used_us INTEGER NOT NULL DEFAULT 0;";
+
+const char *const migrations[] = {first, second, images_and_operations, definitions_and_mounts, uploads};
 const size_t migrations_count = array_len(migrations);

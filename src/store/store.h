@@ -224,7 +224,7 @@ typedef void (*store_line_fn)(void *ctx, int64_t seq, int64_t at_ms, const char 
 int store_operation_lines(struct store *s, const char *id, int64_t after, size_t limit, store_line_fn fn, void *ctx,
                           struct err *e);
 
-/* --- definitions of images, sets of files ------------------------------------------------------ */
+/* --- definitions of images -------------------------------------------------------------------- */
 
 struct definition_row {
     char image[ID_SIZE];                    /* that it becomes, or was to become */
@@ -236,13 +236,15 @@ struct definition_row {
 int store_definition_put(struct store *s, const struct definition_row *r, struct err *e);
 /* The latest of a hash, or (hash NULL) that of an image; ret->image is "" if there is none. */
 int store_definition_get(struct store *s, const char *hash, const char *image, struct definition_row *ret, struct err *e);
+typedef void (*store_definition_fn)(void *ctx, const char *image);
+/* Some of those whose hash begins so, made before and whose image was not used since, or is gone. */
+int store_definition_old(struct store *s, const char *prefix, int64_t before_us, size_t limit, store_definition_fn fn, void *ctx,
+                         struct err *e);
+int store_definition_remove(struct store *s, const char *image, struct err *e);
+/* Forgets those made before whose image is gone. */
+int store_definition_expire(struct store *s, int64_t before_us, struct err *e);
 
 /* `files` is a JSON array, which the caller of get frees. */
-int store_mount_put(struct store *s, const char *id, const char *environment, const char *name, const char *files, int64_t now_us,
-                    struct err *e);
-int store_mount_get(struct store *s, const char *id, char **ret_files, struct err *e);             /* ERR_NOT_FOUND */
-int store_mount_by_name(struct store *s, const char *environment, const char *name, char ret_id[ID_SIZE], struct err *e);
-
 /* --- build steps ------------------------------------------------------------------------------ */
 
 /* *ret_found, and the layer of the step ("" = none). */

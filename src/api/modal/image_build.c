@@ -270,7 +270,8 @@ static void build(struct mcall *c, const M(ImageGetOrCreateRequest) *rq, const s
     }
     c->user = o;
     c->on_gone = on_gone;
-    mounts_make_context(c->m, m_text(rq->image->context_mount_id), rq->image->context_files, rq->image->n_context_files, start, o);
+    char *mounts[] = {rq->image->context_mount_id};
+    mounts_make_context(c->m, mounts, m_text(mounts[0])[0] != '\0' ? 1 : 0, rq->image->context_files, rq->image->n_context_files, start, o);
 }
 
 /* 0 = it is an image that is here, 1 = it is to be built or pulled, -1. */

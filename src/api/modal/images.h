@@ -11,8 +11,23 @@ int images_find_ref(struct mcall *c, const char *ref, struct image_row *row, str
 int images_find_id(struct mcall *c, const char *id, struct image_row *row);
 void images_fill_metadata(const struct image_row *row, M(ImageMetadata) *meta);
 
-/* mounts.c: the files of a mount ("" = none) and those of a definition as a build context. `fn` gets its layer or the error. */
+/* --- mounts.c ----------------------------------------------------------------------------------------- */
+
+/* Array of [path, hash, mode]; notes that it is used. NULL with the error; the caller owns it. */
+json_t *mount_files(struct modal *m, const char *id, struct err *e);
+/* Forgets what nobody used for a while. */
+void mounts_sweep(struct modal *m);
+
+/* mount_context.c: the files of mounts and those of a definition as a build context. `fn` gets its layer (NULL = no files were asked
+ * for) or the error. */
 typedef void (*context_fn)(void *ctx, const char *layer, const struct err *e);
-void mounts_make_context(struct modal *m, const char *mount_id, M(ImageContextFile) *const *files, size_t n, context_fn fn, void *ctx);
+void mounts_make_context(struct modal *m, char *const *ids, size_t nids, M(ImageContextFile) *const *files, size_t n, context_fn fn,
+                         void *ctx);
+
+/* mounted.c: an image with mounts laid over it, as an image of its own; the same one for the same files. */
+typedef void (*mounted_fn)(void *ctx, const char *image, const struct err *e);
+void mounted_image(struct modal *m, const char *image, char *const *mounts, size_t n, mounted_fn fn, void *ctx);
+/* Forgets what was made for mounts and not used for a while. */
+void mounted_sweep(struct modal *m);
 
 #endif

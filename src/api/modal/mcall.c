@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/modal/blobs.h"
 #include "api/modal/utf8.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -302,6 +303,7 @@ static int authorize(struct mcall *c, struct err *e)
 struct begin {
     struct modal *m;
     const struct rpc *rpc;
+    bool is_tls;
 };
 
 static void begin(struct grpc_call *g, void *arg)
@@ -314,6 +316,7 @@ static void begin(struct grpc_call *g, void *arg)
 
     c->m = b->m;
     c->rpc = b->rpc;
+    c->is_tls = b->is_tls;
     c->grpc = g;
     c->begin_ms = clock_boot_ms();
     /* What nobody can have is refused without a token too: a login in the browser, for one, starts without. */
@@ -325,10 +328,19 @@ static void begin(struct grpc_call *g, void *arg)
         grpc_call_set(g, &ops, c);
 }
 
+bool modal_is_request(const struct http_request *rq)
+{
+    return grpc_is_request(rq) || strncmp(rq->path, BLOB_PATH, strlen(BLOB_PATH)) == 0;
+}
+
 void modal_handle(struct modal *m, struct http_stream *st, const struct http_request *rq)
 {
-    struct begin b = {m, NULL};
+    struct begin b = {.m = m, .is_tls = rq->tls};
     const struct grpc_method method = {rq->path, begin};
+    if (!grpc_is_request(rq)) {
+        blob_http(m, st, rq);
+        return;
+    }
     const char *name = strncmp(rq->path, PREFIX, strlen(PREFIX)) == 0 ? rq->path + strlen(PREFIX) : "";
 
     for (size_t i = 0; i < nrpcs && b.rpc == NULL; i++)

@@ -12,9 +12,11 @@
 #include "api/modal/modal.h"
 #include "base/buf.h"
 #include "base/map.h"
+#include "core/blobs.h"
 #include "core/idempotency.h"
 #include "json/json.h"
 #include "modal/client.pb-c.h"
+#include "net/seal.h"
 #include "store/objects.h"
 
 #define M(type) Modal__Client__##type
@@ -42,6 +44,10 @@ struct modal {
     int router_port;
     struct map waiting;                 /* queue id -> struct queue_waiters: gets that wait for a put */
     struct map stdins;                  /* sandbox id -> struct stdin_state */
+    struct files *files;                /* what clients uploaded; owned */
+    struct blobs *blobs;                /* owned */
+    int64_t named_us;                   /* when files of named mounts are asked for again */
+    unsigned char blob_key[NET_SEAL_KEY_SIZE];      /* of signed URLs */
     struct loop_timer *sweep;
 };
 
@@ -53,6 +59,7 @@ struct mcall {
     const char *nul_field;              /* a field of it with a NUL in it, or NULL */
     uint8_t hash[IDEM_HASH_SIZE];       /* of name and request */
     struct token token;                 /* who calls */
+    bool is_tls;
     void *user;                         /* the handler's state */
     void (*on_gone)(struct mcall *c);   /* the client left: end the call, now or later */
     void (*on_writable)(struct mcall *c);

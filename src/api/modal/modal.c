@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/modal/apps.h"
+#include "api/modal/images.h"
 #include "api/modal/stdin.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -42,6 +43,10 @@ static void on_sweep(void *arg)
     apps_sweep(m);
     stdins_sweep(m);
     secrets_expire(m->vault);
+    blobs_sweep(m->blobs);
+    mounts_sweep(m);
+    mounted_sweep(m);
+    files_sweep(m->files);
     if (store_object_expire(core_store(m->core), now_ms - OBJECT_SILENCE_MS, now_ms, &e) < 0)
         log_warn("objects.expire", "cause=\"%s\"", e.message);
     loop_timer_set(m->sweep, SWEEP_MS);
@@ -58,10 +63,13 @@ struct modal *modal_new(struct core *c, struct vault *v, const struct modal_conf
     m->router_port = colon != NULL ? (int)strtol(colon + 1, NULL, 10) : 0;
     map_init(&m->waiting);
     map_init(&m->stdins);
-    if (ensure_environment(m, e) < 0) {
+    auto_free char *key = mem_printf("%s/control/blobs.key", core_data_dir(c));
+    m->files = files_open(c, e);
+    if (m->files == NULL || net_seal_key(key, m->blob_key, e) < 0 || ensure_environment(m, e) < 0) {
         modal_free(m);
         return NULL;
     }
+    m->blobs = blobs_open(c, m->files);
     m->sweep = loop_timer_new(core_loop(c), on_sweep, m);
     loop_timer_set(m->sweep, SWEEP_MS);
     return m;
@@ -75,5 +83,7 @@ void modal_free(struct modal *m)
     map_done(&m->waiting);
     stdins_free(m);
     map_done(&m->stdins);
+    blobs_free(m->blobs);
+    files_free(m->files);
     free(m);
 }

@@ -20,7 +20,8 @@ struct modal_config {
 /* All borrowed; config during the call. */
 struct modal *modal_new(struct core *c, struct vault *v, const struct modal_config *conf, struct err *e);
 void modal_free(struct modal *m);   /* after the server: no call is left. Accepts NULL */
-/* The request handler for gRPC. */
+/* Is it one for modal_handle: gRPC, or a transfer of a blob? */
+bool modal_is_request(const struct http_request *rq);
 void modal_handle(struct modal *m, struct http_stream *st, const struct http_request *rq);
 
 #endif

@@ -48,8 +48,6 @@ static int check_mounts(const M(Sandbox) *d, struct err *e)
         return refuse(e, "network_file_systems", "network file systems do not exist here");
     if (d->n_cloud_bucket_mounts > 0 || d->n_s3_mounts > 0)
         return refuse(e, "cloud_bucket_mounts", "buckets cannot be mounted");
-    if (d->n_mount_ids > 0)
-        return refuse(e, "mounts", "local files cannot be mounted yet; write them into the sandbox after its creation");
     return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/modal/apps.h"
+#include "api/modal/images.h"
 #include "api/modal/sandbox_def.h"
 #include "api/modal/sandbox_view.h"
 #include "base/mem.h"
@@ -75,19 +76,25 @@ static void on_created_v2(void *ctx, const struct sandbox *sb, const struct err 
     m_reply(c, &rs.base);
 }
 
-static void create(struct mcall *c, const char *app_id, const M(Sandbox) *d, const struct def_env *env,
-                   M(SandboxTag) *const *tags, size_t ntags, enum modal_generation g)
+/* What a creation was asked for; it points into the request, which the call owns. */
+struct creation {
+    struct mcall *call;
+    const char *app_id;
+    const M(Sandbox) *definition;
+    struct def_env env;
+    M(SandboxTag) *const *tags;
+    size_t ntags;
+    enum modal_generation generation;
+};
+
+static void create_of(const struct creation *cr, const char *image)
 {
+    struct mcall *c = cr->call;
     struct app_info app;
     struct sandbox_def def = {0};
     struct err e = {0};
 
-    if (d == NULL) {
-        m_refuse(c, GRPC_INVALID_ARGUMENT, "the request has no definition");
-        return;
-    }
-    c->user = (void *)(uintptr_t)d;
-    if (app_get(c, app_id, &app, &e) < 0) {
+    if (app_get(c, cr->app_id, &app, &e) < 0) {
         m_fail(c, &e);
         return;
     }
@@ -95,27 +102,58 @@ static void create(struct mcall *c, const char *app_id, const M(Sandbox) *d, con
         m_refuse(c, GRPC_FAILED_PRECONDITION, "App '%.80s' is stopped", app.text);
         return;
     }
-    if (sandbox_def_read(c, d, env, tags, ntags, app.name, g, &def, &e) < 0)
+    if (sandbox_def_read(c, cr->definition, &cr->env, cr->tags, cr->ntags, app.name, cr->generation, &def, &e) < 0) {
         m_fail(c, &e);
-    else
-        sandbox_create(c->m->core, &def.spec, c->token.id, m_idem_key(c), c->hash, g == MODAL_V2 ? on_created_v2 : on_created, c);
+    } else {
+        if (image != NULL)
+            def.spec.image = image;
+        sandbox_create(c->m->core, &def.spec, c->token.id, m_idem_key(c), c->hash, cr->generation == MODAL_V2 ? on_created_v2 : on_created,
+                       c);
+    }
     sandbox_def_done(&def);
+}
+
+static void on_mounted(void *ctx, const char *image, const struct err *e)
+{
+    struct creation *cr = ctx;
+
+    if (e != NULL)
+        refuse_creation(cr->call, e);
+    else
+        create_of(cr, image);
+    free(cr);
+}
+
+static void create(const struct creation *cr)
+{
+    const M(Sandbox) *d = cr->definition;
+
+    if (d == NULL) {
+        m_refuse(cr->call, GRPC_INVALID_ARGUMENT, "the request has no definition");
+        return;
+    }
+    cr->call->user = (void *)(uintptr_t)d;
+    if (d->n_mount_ids > 0)
+        mounted_image(cr->call->m, m_text(d->image_id), d->mount_ids, d->n_mount_ids, on_mounted, mem_dup(cr, sizeof *cr));
+    else
+        create_of(cr, NULL);
 }
 
 void rpc_sandbox_create(struct mcall *c)
 {
     const M(SandboxCreateRequest) *rq = REQ(c, SandboxCreateRequest);
-    const struct def_env env = {0};
+    const struct creation cr = {c, rq->app_id, rq->definition, {0}, rq->tags, rq->n_tags, MODAL_V1};
 
-    create(c, rq->app_id, rq->definition, &env, rq->tags, rq->n_tags, MODAL_V1);
+    create(&cr);
 }
 
 void rpc_sandbox_create_v2(struct mcall *c)
 {
     const M(SandboxCreateV2Request) *rq = REQ(c, SandboxCreateV2Request);
     const struct def_env env = {rq->ephemeral_secrets, rq->secret_sources, rq->n_secret_sources};
+    const struct creation cr = {c, rq->app_id, rq->definition, env, rq->tags, rq->n_tags, MODAL_V2};
 
-    create(c, rq->app_id, rq->definition, &env, rq->tags, rq->n_tags, MODAL_V2);
+    create(&cr);
 }
 
 /* --- access -------------------------------------------------------------------------------------------------------- */
