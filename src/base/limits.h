@@ -64,6 +64,13 @@
 #define LIMIT_LAYERS           64                  /* base layers a sandbox mounts */
 #define LIMIT_SANDBOXES        20000               /* a node */
 
+/* Uploads of Modal's clients */
+#define LIMIT_UPLOAD_BYTES     (16LL * 1024 * 1024 * 1024) /* a file or blob */
+#define LIMIT_UPLOADS_OPEN     10000               /* blobs that were declared and not yet sent */
+#define LIMIT_UPLOAD_HOURS     6                   /* until a blob must be there, and that a signed URL holds */
+#define LIMIT_UPLOAD_KEEP_DAYS 8                   /* a file that nobody asks for */
+#define LIMIT_MOUNT_FILES      100000              /* files a mount */
+
 /* Tunnels */
 #define LIMIT_PORTS            32                  /* open ports a sandbox */
 #define LIMIT_PORT_ALLOW       256                 /* prefixes of inbound_allow */

@@ -99,12 +99,12 @@ int blob_declare(struct blobs *b, const char *hash, const char *md5, int64_t byt
         return err_set(e, ERR_INVALID, "the hash of a blob is not SHA-256");
     if (bytes < 0)
         return err_set(e, ERR_INVALID, "the length of a blob is %lld", (long long)bytes);
-    if (bytes > FILE_BYTES_MAX)
-        return err_set(e, ERR_TOO_LARGE, "a blob has at most %lld bytes, this one has %lld", FILE_BYTES_MAX, (long long)bytes);
+    if (bytes > LIMIT_UPLOAD_BYTES)
+        return err_set(e, ERR_TOO_LARGE, "a blob has at most %lld bytes, this one has %lld", LIMIT_UPLOAD_BYTES, (long long)bytes);
     if (store_blob_count_open(s, &open, e) < 0)
         return -1;
-    if (open >= BLOBS_OPEN_MAX)
-        return err_set(e, ERR_LIMIT, "%d uploads of blobs are open already", BLOBS_OPEN_MAX);
+    if (open >= LIMIT_UPLOADS_OPEN)
+        return err_set(e, ERR_LIMIT, "%d uploads of blobs are open already", LIMIT_UPLOADS_OPEN);
     if (files_check_room(b->files, bytes, e) < 0)
         return -1;
     memset(ret, 0, sizeof *ret);

@@ -11,8 +11,7 @@
 
 #include "core/files.h"
 
-#define BLOB_OPEN_S (6 * 3600LL)
-#define BLOBS_OPEN_MAX 10000
+#define BLOB_OPEN_S (LIMIT_UPLOAD_HOURS * 3600LL)
 #define BLOB_PART_BYTES (64LL << 20)        /* larger ones come in parts, if the client can do that */
 
 struct blobs;

@@ -11,8 +11,7 @@
 #include "core/core.h"
 #include "store/files.h"
 
-#define FILES_KEEP_S (8 * 24 * 3600LL)
-#define FILE_BYTES_MAX (16LL << 30)
+#define FILES_KEEP_S (LIMIT_UPLOAD_KEEP_DAYS * 24 * 3600LL)
 
 struct files;
 

@@ -69,7 +69,7 @@ int blob_check_url(const struct modal *m, const char *method, const char *path, 
 /* The server as the client reaches it. */
 static char *url_of(const struct mcall *c, const char *method, const char *id, int part)
 {
-    auto_free char *path = blob_sign(c->m, method, id, part, clock_wall_ms() / 1000 + BLOB_URL_S);
+    auto_free char *path = blob_sign(c->m, method, id, part, clock_wall_ms() / 1000 + BLOB_OPEN_S);
 
     return mem_printf("%s://%s%s", c->is_tls ? "https" : "http", c->grpc != NULL ? grpc_call_authority(c->grpc) : "", path);
 }

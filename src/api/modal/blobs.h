@@ -11,7 +11,6 @@
 #include "http/http.h"
 
 #define BLOB_PATH "/modal/blobs/"
-#define BLOB_URL_S (6 * 3600)
 
 /* "PUT" of a part (from 1), "GET" and "POST" with part 0. The caller frees it. */
 char *blob_sign(const struct modal *m, const char *method, const char *id, int part, int64_t expires_s);

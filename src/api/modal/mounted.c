@@ -75,7 +75,7 @@ static void on_context(void *ctx, const char *layer, const struct err *cause)
     struct err e = {0};
     const struct build_spec spec = {
         .kind = "image.mount", .dockerfile = dockerfile, .dockerfile_len = sizeof dockerfile - 1, .context = layer, .image = x->row.image,
-        .bases = bases,
+        .bases = bases, .whole_context = true,
     };
 
     if (cause != NULL) {

@@ -13,7 +13,6 @@
 #include "base/mem.h"
 #include "base/sha256.h"
 
-#define MOUNT_FILES_MAX 100000
 #define MOUNT_KEEP_S (7 * 24 * 3600LL)      /* less than files are kept without use */
 #define NAMED_US (3600 * 1000000LL)         /* how often files of named mounts are asked for */
 
@@ -118,8 +117,8 @@ static json_t *list_files(struct mcall *c, const M(MountGetOrCreateRequest) *rq,
 {
     auto_json *files = json_array();
 
-    if (rq->n_files > MOUNT_FILES_MAX) {
-        (void)err_set(e, ERR_TOO_LARGE, "a mount has at most %d files, this one has %zu", MOUNT_FILES_MAX, rq->n_files);
+    if (rq->n_files > LIMIT_MOUNT_FILES) {
+        (void)err_set(e, ERR_TOO_LARGE, "a mount has at most %d files, this one has %zu", LIMIT_MOUNT_FILES, rq->n_files);
         return NULL;
     }
     auto_free const M(MountFile) **sorted = mem_array(rq->n_files + 1, sizeof *sorted);

@@ -124,6 +124,8 @@ static const struct {
     {"disk", LIMIT_DISK_MB_MAX, "MiB", "largest disk_mb of a sandbox"},
     {"spool", LIMIT_SPOOL_BYTES, "bytes", "kept output of a sandbox, unless configured"},
     {"layers", LIMIT_LAYERS, "layers", "layers of an image"},
+    {"upload_bytes", LIMIT_UPLOAD_BYTES, "bytes", "a file or blob that a client of Modal uploads"},
+    {"mount_files", LIMIT_MOUNT_FILES, "files", "files of one mount"},
     {"sandboxes", LIMIT_SANDBOXES, "sandboxes", "live sandboxes of a machine"},
 };
 

@@ -241,12 +241,22 @@ def test_changed_files_are_seen_by_the_next():
 
 
 def test_an_empty_directory():
-    """The client sends files alone: there is nothing to lay over."""
+    """The client sends files alone: there is nothing to lay over, and no error."""
     with tempfile.TemporaryDirectory() as at:
-        with sandbox(image=image.add_local_dir(at, "/empty")) as sb:
-            assert run(sb, "true")[2] == 0
-        with sandbox(image=image.add_local_dir(at, "/empty", copy=True)) as sb:
-            assert run(sb, "ls", "-A", "/empty") == ("", "", 0)
+        for copy in (False, True):
+            with sandbox(image=image.add_local_dir(at, "/empty", copy=copy)) as sb:
+                assert run(sb, "ls", "/empty")[2] == 2
+
+
+def test_a_dockerignore_among_the_files_is_a_file():
+    """What is left out was decided by the client."""
+    with tempfile.TemporaryDirectory() as at:
+        root = pathlib.Path(at)
+        (root / ".dockerignore").write_text("kept\n")
+        (root / "kept").write_text("kept")
+        for copy in (False, True):
+            with sandbox(image=image.add_local_dir(root, "/", copy=copy)) as sb:
+                assert run(sb, "cat", "/.dockerignore", "/kept") == ("kept\nkept", "", 0)
 
 
 def test_a_large_file_over_a_sandbox():

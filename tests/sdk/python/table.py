@@ -37,6 +37,8 @@ watch_calls()
 import modal  # noqa: E402
 import modal.experimental  # noqa: E402
 from modal._utils.async_utils import synchronizer  # noqa: E402
+from modal._utils.blob_utils import blob_download, blob_upload  # noqa: E402
+from modal.client import _Client  # noqa: E402
 from modal.sandbox._sandbox import _Sandbox  # noqa: E402
 from modal_proto import api_pb2  # noqa: E402
 from modal_proto import task_command_router_pb2 as router_pb2  # noqa: E402
@@ -82,9 +84,19 @@ def images():
         local = pathlib.Path(d) / "file"
         local.write_text(by_name)
         image.add_local_file(local, "/etc/local", copy=True).build(app)
+        large = pathlib.Path(d) / "large"
+        large.write_bytes(os.urandom(5 << 20))
+        image.add_local_file(large, "/large", copy=True).build(app)
+    blobs(os.urandom(1000))
     extra = modal.Image.from_registry(os.environ["QS_EXTRA_IMAGE"])
     extra.build(app)
     modal.experimental.image_delete(extra.object_id)
+
+
+@synchronizer.create_blocking
+async def blobs(data):
+    stub = (await _Client.from_env())._stub
+    assert await blob_download(await blob_upload(data, stub), stub) == data
 
 
 def sandboxes():

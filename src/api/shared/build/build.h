@@ -30,6 +30,7 @@ struct build_spec {
     const json_t *labels;               /* object of strings, NULL = none */
     const json_t *network;              /* "block", "open" or a policy, see core/policy_json.h; NULL = the configured one */
     const char *user, *password;        /* for the registries of FROM; NULL = as core knows them */
+    bool whole_context;                 /* a .dockerignore in it is a file like others */
     bool no_cache;
     bool refresh;                       /* resolve tags of FROM again */
     int64_t step_timeout_ms;            /* 0 = BUILD_STEP_TIMEOUT_S */

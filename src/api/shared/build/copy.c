@@ -219,7 +219,7 @@ static int send_copy(struct build *b, const struct df_instruction *in, const jso
         rq.dest_is_dir = dest[n - 1] == '/' || strcmp(dest, ".") == 0 || (n > 1 && strcmp(dest + n - 2, "/.") == 0) ||
                          parts.nitems + parts.ntexts > 1;
         rq.keep_owner = !is_context;
-        rq.is_context = is_context;
+        rq.is_context = is_context && !b->whole_context;
         rq.extract = in->kind == DF_ADD;
         rq.items = parts.items;
         rq.n_items = parts.nitems;

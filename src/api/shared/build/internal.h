@@ -43,7 +43,7 @@ struct build {
     char image[ID_SIZE];
     char *name;                         /* owned, NULL = none */
     char *user, *password;              /* owned, NULL = none */
-    bool no_cache, refresh;
+    bool no_cache, refresh, whole_context;
     int64_t step_timeout_ms;
     uint64_t memory_mb;
     uint32_t cpu_milli;
