@@ -18,6 +18,7 @@
 #include "sys/fd.h"
 
 #define DOCKERFILE_MAX (1024 * 1024)
+#define SECRET_MAX (512 * 1024)
 
 struct build_args {
     const char *file, *name, *target, *timeout, *memory, *network;
@@ -95,6 +96,57 @@ static json_t *pairs(const struct arg_list *list)
     return o;
 }
 
+/* NAME=VALUE, or as other builders have it: id=NAME[,src=FILE|,env=VARIABLE]. */
+static int read_secret(const char *text, json_t *into, struct err *e)
+{
+    auto_free char *id = NULL, *file = NULL, *variable = NULL;
+    auto_free char *content = NULL;
+
+    if (strncmp(text, "id=", 3) != 0) {
+        const char *eq = strchr(text, '=');
+        auto_free char *name = mem_strndup(text, eq != NULL ? (size_t)(eq - text) : strlen(text));
+        const char *value = eq != NULL ? eq + 1 : getenv(name);
+        if (value == NULL)
+            return err_set(e, ERR_INVALID, "option --secret: there is no variable '%.60s'", name);
+        (void)json_object_set_new(into, name, json_string(value));
+        return 0;
+    }
+    for (const char *at = text; *at != '\0';) {
+        size_t n = strcspn(at, ","), key = strcspn(at, "=,");
+        char **place = strncmp(at, "id=", 3) == 0 ? &id
+                       : strncmp(at, "src=", 4) == 0 || strncmp(at, "source=", 7) == 0 ? &file
+                       : strncmp(at, "env=", 4) == 0 ? &variable : NULL;
+        bool is_type = strncmp(at, "type=", 5) == 0;
+        if (place == NULL && !is_type)
+            return err_set(e, ERR_INVALID, "option --secret has id=, src= and env=, not '%.*s'", (int)n, at);
+        if (!is_type) {
+            free(*place);
+            *place = mem_strndup(at + key + 1, n - key - 1);
+        }
+        at += n + (at[n] == ',');
+    }
+    if (file == NULL) {
+        const char *value = getenv(variable != NULL ? variable : id);
+        if (value == NULL)
+            return err_set(e, ERR_INVALID, "option --secret: there is no variable '%.60s'", variable != NULL ? variable : id);
+        (void)json_object_set_new(into, id, json_string(value));
+        return 0;
+    }
+    content = mem_alloc(SECRET_MAX + 1);
+    auto_close int fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(e, errno, "open %s", file);
+    ssize_t n = fd_read_all(fd, content, SECRET_MAX);
+    if (n < 0)
+        return err_sys(e, (int)-n, "read %s", file);
+    json_t *value = memchr(content, '\0', (size_t)n) == NULL ? json_stringn(content, (size_t)n) : NULL;
+    explicit_bzero(content, (size_t)n);
+    if (value == NULL)
+        return err_set(e, ERR_INVALID, "%s is no text in UTF-8", file);
+    (void)json_object_set_new(into, id, value);
+    return 0;
+}
+
 static int fill(const struct build_args *a, json_t *body, struct err *e)
 {
     double seconds = 0;
@@ -106,7 +158,11 @@ static int fill(const struct build_args *a, json_t *body, struct err *e)
         (void)json_object_set_new(body, "target", json_string(a->target));
     (void)json_object_set_new(body, "args", pairs(&a->args));
     (void)json_object_set_new(body, "labels", pairs(&a->labels));
-    (void)json_object_set_new(body, "secrets", pairs(&a->secrets));
+    json_t *secrets = json_object();
+    (void)json_object_set_new(body, "secrets", secrets);
+    for (size_t i = 0; i < a->secrets.n; i++)
+        if (read_secret(a->secrets.items[i], secrets, e) < 0)
+            return -1;
     (void)json_object_set_new(body, "no_cache", json_boolean(a->no_cache));
     (void)json_object_set_new(body, "refresh", json_boolean(a->refresh));
     if (cmd_network(body, a->network, &a->domains, e) < 0)
@@ -149,7 +205,7 @@ int cmd_build(int argc, char **argv)
         {0, "target", ARG_TEXT, &a.target, "STAGE", "stage to build (default the last)"},
         {0, "build-arg", ARG_LIST, &a.args, "NAME=VALUE", "value of an ARG; NAME alone takes ours; may be repeated"},
         {0, "label", ARG_LIST, &a.labels, "NAME=VALUE", "label of the image; may be repeated"},
-        {0, "secret", ARG_LIST, &a.secrets, "NAME=VALUE", "variable of RUN alone; may be repeated"},
+        {0, "secret", ARG_LIST, &a.secrets, "id=NAME,src=FILE", "for RUN --mount=type=secret; or id=NAME,env=VARIABLE, or NAME=VALUE; may be repeated"},
         {0, "network", ARG_TEXT, &a.network, "POLICY", "what RUN may reach: open, block, or a policy as JSON"},
         {0, "allow-domain", ARG_LIST, &a.domains, "DOMAIN", "what RUN may reach, this alone; may be repeated"},
         {0, "no-cache", ARG_FLAG, &a.no_cache, NULL, "run every step"},

@@ -39,12 +39,15 @@ struct copy {
     char **made;                        /* directories that the layer has already; owned */
     size_t nmade;
     uint64_t changes;
+    bool is_plain;                      /* owner and mode of the request were for the directory of a mount, not for what is in it */
 };
 
 static struct tree_attr new_attr(const struct copy *c, const struct stat *st)
 {
     struct tree_attr a = scribe_attr(st);
 
+    if (c->is_plain)
+        return a;
     if (!c->rq->keep_owner || c->rq->owner[0] != '\0') {
         a.uid = c->uid;
         a.gid = c->gid;
@@ -374,7 +377,67 @@ static int copy_text(struct copy *c, uint32_t i, const char *dest, bool into, st
     return tree_times(fd, &a, e);
 }
 
-static int copy_all(struct copy *c, struct err *e)
+/* --- mounts ------------------------------------------------------------------------------------------------------------------- */
+
+/* How many bytes of the path are there. */
+static size_t existing(struct copy *c, const char *dest)
+{
+    auto_free char *part = mem_strdup(dest);
+    char resolved[LIMIT_PATH];
+    struct err ignored;
+    struct stat st;
+    size_t n = 0;
+
+    for (char *at = part; *at != '\0';) {
+        at += strcspn(at, "/");
+        char end = *at;
+        *at = '\0';
+        if (chain_resolve(&c->base, part, false, resolved, &st, &ignored) != 1)
+            break;
+        n = (size_t)(at - part);
+        *at = end;
+        at += end != '\0';
+    }
+    return n;
+}
+
+static int make_mount_dir(struct copy *c, const char *dest, const struct stat *st, struct err *e)
+{
+    struct tree_attr a = new_attr(c, st);
+
+    if (make_parents(c, dest, e) < 0 || scribe_dir(&c->scribe, dest, &a, e) < 0 || scribe_opaque(&c->scribe, dest, e) < 0)
+        return -1;
+    (void)was_made(c, dest);
+    return 0;
+}
+
+/* Hides what is at dest: an opaque directory with the content of the item, if there is one, or the item itself if it is a file. */
+static int copy_mount(struct copy *c, const char *dest, bool is_there, const struct stat *below, struct err *e)
+{
+    struct stat st = {.st_mode = S_IFDIR | 0755, .st_mtime = time(NULL)};
+    char resolved[LIMIT_PATH];
+    int r;
+
+    if (*dest == '\0' || c->rq->nitems > 1 || c->rq->ntexts > 0)
+        return err_set(e, ERR_INVALID, "nothing can be mounted over the root");
+    if (c->rq->nitems == 1) {
+        r = chain_resolve(&c->source, c->rq->items[0], true, resolved, &st, e);
+        if (r < 0)
+            return -1;
+        if (r == 0)
+            return err_set(e, ERR_NOT_FOUND, "there is no '%.200s' in the source", c->rq->items[0]);
+    }
+    if (is_there && S_ISDIR(below->st_mode) != S_ISDIR(st.st_mode))
+        return err_set(e, ERR_INVALID, "'/%.200s' is %s directory in the image, and the source is %s", dest,
+                       S_ISDIR(below->st_mode) ? "a" : "no", S_ISDIR(st.st_mode) ? "one" : "none");
+    c->changes++;
+    if (S_ISDIR(st.st_mode) && make_mount_dir(c, dest, &st, e) < 0)
+        return -1;
+    c->is_plain = c->rq->keep_owner;
+    return c->rq->nitems == 1 ? copy_found(c, resolved, &st, "", dest, false, e) : 0;
+}
+
+static int copy_all(struct copy *c, struct image_done *ret, struct err *e)
 {
     const struct image_copy *rq = c->rq;
     char dest[LIMIT_PATH];
@@ -383,6 +446,14 @@ static int copy_all(struct copy *c, struct err *e)
 
     if (r < 0)
         return -1;
+    if (strlen(dest) < sizeof ret->path) {
+        memcpy(ret->path, dest, strlen(dest) + 1);
+        ret->existing = (uint32_t)existing(c, dest);
+    } else if (rq->replace) {
+        return err_set(e, ERR_INVALID, "the path of a mount is longer than %zu bytes", sizeof ret->path - 1);
+    }
+    if (rq->replace)
+        return copy_mount(c, dest, r == 1, &st, e);
     c->changes += rq->nbase == 0;       /* an image needs a layer, if only one with its root */
     bool into = rq->dest_is_dir || (r == 1 && S_ISDIR(st.st_mode));
     if (rq->nitems == 0 && rq->ntexts == 0)
@@ -421,7 +492,7 @@ static int copy_staged(struct copy *c, struct image_done *ret, struct err *e)
     if (layer_stage(c->job, &staging, &c->root, e) < 0)
         return -1;
     scribe_begin(&c->scribe, c->job, c->root, &(struct unpack_limits){c->rq->max_bytes, c->rq->max_files});
-    int r = copy_all(c, e);
+    int r = copy_all(c, ret, e);
     if (r == 0)
         r = scribe_end(&c->scribe, ret->layer, e);
     ret->bytes = c->scribe.counts.bytes;

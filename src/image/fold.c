@@ -37,6 +37,35 @@ static bool is_excluded(const struct fold *f, const char *path)
     return false;
 }
 
+/* `path` lies on the way to what is wanted, or is it, or is below it. */
+static bool is_wanted(const struct fold *f, const char *path, bool *ret_inside)
+{
+    const char *only = f->request->only;
+    size_t n = strlen(path), m = strlen(only);
+
+    *ret_inside = m == 0 || (strncmp(path, only, m) == 0 && (path[m] == '\0' || path[m] == '/'));
+    return *ret_inside || (n < m && strncmp(path, only, n) == 0 && only[n] == '/');
+}
+
+/* Init makes these so that it can mount its own over them (init/setup.c); what a program writes there goes to the mount. */
+static bool is_mount_point(const char *path, const struct stat *st)
+{
+    static const char *const names[] = {"etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/machine-id"};
+
+    for (size_t i = 0; i < array_len(names); i++)
+        if (strcmp(path, names[i]) == 0)
+            return S_ISREG(st->st_mode) && st->st_size == 0;
+    return false;
+}
+
+static bool is_stub(const struct fold *f, const char *path)
+{
+    for (uint32_t i = 0; i < f->request->nstubs; i++)
+        if (strcmp(f->request->stubs[i], path) == 0)
+            return true;
+    return false;
+}
+
 static int compare(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
@@ -70,6 +99,25 @@ static int read_names(int dir, char ***ret, size_t *ret_n)
     return 0;
 }
 
+/* A directory that was made for a mount alone: there is nothing else in it. */
+static bool is_empty_stub(const struct fold *f, int parent, const char *name, const char *path)
+{
+    auto_close int dir = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    bool is_empty = true;
+    char **names;
+    size_t n;
+
+    if (dir < 0 || read_names(dir, &names, &n) < 0)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        auto_free char *below = mem_printf("%s/%s", path, names[i]);
+        is_empty = is_empty && (is_excluded(f, below) || (is_stub(f, below) && is_empty_stub(f, dir, names[i], below)));
+        free(names[i]);
+    }
+    free(names);
+    return is_empty;
+}
+
 static int fold_dir(struct fold *f, int dir, const char *path, int depth, struct err *e);
 
 static int fold_below(struct fold *f, int parent, const char *name, const char *path, int depth, struct err *e)
@@ -90,14 +138,17 @@ static int fold_below(struct fold *f, int parent, const char *name, const char *
 static int fold_entry(struct fold *f, int dir, const char *name, const char *path, int depth, struct err *e)
 {
     char shown[160];
+    bool inside;
     struct stat st;
 
-    if (is_excluded(f, path))
+    if (is_excluded(f, path) || !is_wanted(f, path, &inside))
         return 0;
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return err_sys(e, errno, "look at '%s'", log_escape(path, shown, sizeof shown));
+    if (is_mount_point(path, &st) || (S_ISDIR(st.st_mode) && is_stub(f, path) && is_empty_stub(f, dir, name, path)))
+        return 0;
     struct tree_attr a = scribe_attr(&st);
-    f->written++;
+    f->written += inside || !S_ISDIR(st.st_mode);
     if (scribe_entry(&f->scribe, path, dir, name, &st, &a, e) < 0 ||
         (S_ISDIR(st.st_mode) && fold_below(f, dir, name, path, depth, e) < 0))
         return depth == 0 ? err_wrap(e, "'%s'", log_escape(path, shown, sizeof shown)) : -1;

@@ -46,7 +46,7 @@ void job_send(int conn, uint16_t type, const void *p, size_t n)
 
 static void send_done(int conn, const struct image_done *done)
 {
-    uint8_t out[512];
+    uint8_t out[sizeof *done + 64];
 
     job_send(conn, IMAGE_DONE, out, image_done_encode(done, out, sizeof out));
 }

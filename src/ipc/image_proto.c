@@ -71,6 +71,8 @@ size_t image_done_encode(const struct image_done *m, void *out, size_t size)
     wire_put_str(&w, m->layer);
     wire_put_u64(&w, m->bytes);
     wire_put_u64(&w, m->files);
+    wire_put_str(&w, m->path);
+    wire_put_u32(&w, m->existing);
     return done(&w);
 }
 
@@ -85,7 +87,9 @@ int image_done_decode(struct image_done *ret, const void *p, size_t n)
     wire_get_str(&r, m.layer, sizeof m.layer);
     m.bytes = wire_get_u64(&r);
     m.files = wire_get_u64(&r);
-    if (!wire_end(&r))
+    wire_get_str(&r, m.path, sizeof m.path);
+    m.existing = wire_get_u32(&r);
+    if (!wire_end(&r) || m.existing > strlen(m.path))
         return -EBADMSG;
     *ret = m;
     return 0;
@@ -165,6 +169,10 @@ size_t image_fold_encode(const struct image_fold *m, void *out, size_t size)
     wire_put_u32(&w, m->nexclude);
     for (uint32_t i = 0; i < m->nexclude; i++)
         wire_put_str(&w, m->exclude[i]);
+    wire_put_str(&w, m->only);
+    wire_put_u32(&w, m->nstubs);
+    for (uint32_t i = 0; i < m->nstubs; i++)
+        wire_put_str(&w, m->stubs[i]);
     return done(&w);
 }
 
@@ -181,6 +189,12 @@ int image_fold_decode(struct image_fold *ret, const void *p, size_t n)
         return -EBADMSG;
     for (uint32_t i = 0; i < ret->nexclude; i++)
         wire_get_str(&r, ret->exclude[i], sizeof ret->exclude[i]);
+    wire_get_str(&r, ret->only, sizeof ret->only);
+    ret->nstubs = wire_get_u32(&r);
+    if (ret->nstubs > IMAGE_EXCLUDE_MAX)
+        return -EBADMSG;
+    for (uint32_t i = 0; i < ret->nstubs; i++)
+        wire_get_str(&r, ret->stubs[i], sizeof ret->stubs[i]);
     return wire_end(&r) ? 0 : -EBADMSG;
 }
 
@@ -213,6 +227,7 @@ size_t image_copy_encode(const struct image_copy *m, void *out, size_t size)
     wire_put_bool(&w, m->is_context);
     wire_put_bool(&w, m->extract);
     wire_put_bool(&w, m->dest_is_dir);
+    wire_put_bool(&w, m->replace);
     wire_put_i32(&w, m->mode);
     wire_put_str(&w, m->owner);
     wire_put_str(&w, m->dest);
@@ -241,6 +256,7 @@ int image_copy_decode(struct image_copy *ret, const void *p, size_t n)
     ret->is_context = wire_get_bool(&r);
     ret->extract = wire_get_bool(&r);
     ret->dest_is_dir = wire_get_bool(&r);
+    ret->replace = wire_get_bool(&r);
     ret->mode = wire_get_i32(&r);
     wire_get_str(&r, ret->owner, sizeof ret->owner);
     wire_get_str(&r, ret->dest, sizeof ret->dest);

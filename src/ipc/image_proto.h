@@ -45,12 +45,16 @@ struct image_pull {
     uint64_t max_files;
 };
 
-#define IMAGE_EXCLUDE_MAX 32
+#define IMAGE_EXCLUDE_MAX 48
+#define IMAGE_PATH_SIZE 512
 
 struct image_fold {
     uint64_t max_bytes, max_files;
     uint32_t nexclude;
-    char exclude[IMAGE_EXCLUDE_MAX][512];   /* paths without a slash in front, which are left out with all below */
+    char exclude[IMAGE_EXCLUDE_MAX][IMAGE_PATH_SIZE];   /* paths without a slash in front, which are left out with all below */
+    char only[IMAGE_PATH_SIZE];             /* this path and what is below it alone; "" = everything */
+    uint32_t nstubs;
+    char stubs[IMAGE_EXCLUDE_MAX][IMAGE_PATH_SIZE];     /* directories that are left out if nothing else is in them */
 };
 
 #define IMAGE_COPY_ITEMS 64
@@ -62,6 +66,7 @@ struct image_copy {
     bool is_context;            /* a .dockerignore at the root of the source counts */
     bool extract;               /* archives are unpacked */
     bool dest_is_dir;
+    bool replace;               /* what is at dest is hidden; one item at most: a directory's content or a file */
     int32_t mode;               /* -1 = as it is */
     char owner[128];            /* user[:group], names or numbers; "" = 0:0 */
     char dest[LIMIT_PATH];      /* absolute; made if there are neither items nor texts */
@@ -93,6 +98,8 @@ struct image_done {
     char message[240];          /* names the entry at fault */
     char layer[72];             /* 64 hex: SHA-256 of the uncompressed tar; the tree is layers/<layer> */
     uint64_t bytes, files;
+    char path[IMAGE_PATH_SIZE]; /* of a copy: dest without a link and without a slash in front */
+    uint32_t existing;          /* so many bytes of it were there before */
 };
 
 size_t image_unpack_encode(const struct image_unpack *m, void *out, size_t size);

@@ -63,6 +63,9 @@ static void on_done(struct op *op, const struct chan_msg *m)
     rs.has_bytes = rs.has_files = 1;
     rs.bytes = d.bytes;
     rs.files = d.files;
+    rs.path = d.path;
+    rs.has_existing = 1;
+    rs.existing = d.existing;
     op_reply(op, &rs.base);
 }
 
@@ -129,7 +132,7 @@ static int send_fold(struct op *op, int *tree, struct err *e)
 {
     const Quicksand__Node__ImageFoldRequest *rq = (Quicksand__Node__ImageFoldRequest *)op->rq;
     auto_free struct image_fold *m = mem_zalloc(sizeof *m);
-    auto_free uint8_t *packed = mem_alloc(LIMIT_CHANNEL_INLINE);
+    auto_free uint8_t *packed = mem_alloc(LIMIT_CHANNEL_MESSAGE);
 
     m->max_bytes = rq->max_bytes;
     m->max_files = rq->max_files;
@@ -138,7 +141,14 @@ static int send_fold(struct op *op, int *tree, struct err *e)
     for (size_t i = 0; i < rq->n_exclude; i++)
         if (put_text("exclude", rq->exclude[i], m->exclude[m->nexclude++], sizeof m->exclude[0], e) < 0)
             return -1;
-    return ask(op, IMAGE_FOLD, packed, image_fold_encode(m, packed, LIMIT_CHANNEL_INLINE), tree, e);
+    if (put_text("only", rq->only, m->only, sizeof m->only, e) < 0)
+        return -1;
+    if (rq->n_stubs > IMAGE_EXCLUDE_MAX)
+        return err_param(e, ERR_TOO_LARGE, "stubs", "more than %d paths may be empty directories", IMAGE_EXCLUDE_MAX);
+    for (size_t i = 0; i < rq->n_stubs; i++)
+        if (put_text("stubs", rq->stubs[i], m->stubs[m->nstubs++], sizeof m->stubs[0], e) < 0)
+            return -1;
+    return ask(op, IMAGE_FOLD, packed, image_fold_encode(m, packed, LIMIT_CHANNEL_MESSAGE), tree, e);
 }
 
 static void on_tree(void *arg, const struct err *e, const uint8_t *payload, size_t len, int *fd)
@@ -198,6 +208,7 @@ static int fill_copy(const Quicksand__Node__ImageCopyRequest *rq, struct image_c
     m->is_context = rq->is_context;
     m->extract = rq->extract;
     m->dest_is_dir = rq->dest_is_dir;
+    m->replace = rq->replace;
     m->mode = rq->has_mode ? rq->mode : -1;
     m->max_bytes = rq->max_bytes;
     m->max_files = rq->max_files;

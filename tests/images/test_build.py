@@ -248,11 +248,10 @@ def test_secrets_are_in_no_layer(images):
     image, op = build(images, """
         FROM base
         RUN --mount=type=secret,id=KEY,env=TOKEN test ${#TOKEN} = 6 && echo yes >/seen
-        RUN test ${#KEY} = 6
-        RUN --mount=type=cache,target=/cache echo x >/cache/x
+        RUN test ${#KEY} = 0 && test ${#TOKEN} = 0
         """, secrets={"KEY": "s3cr3t"})
     assert "KEY" not in image["env"]
-    assert sh(images, image, "cat /seen; ls /cache 2>/dev/null; echo end") == "yes\nend\n"
+    assert sh(images, image, "cat /seen") == "yes\n"
     assert not any("s3cr3t" in line for line in images.log(op))
 
 

@@ -55,7 +55,7 @@ CODEC(init_oom, 7)
 CODEC(init_oom_r, 7, true, 12, 3, "python3")
 CODEC(image_unpack, 1, 2)
 CODEC(image_progress, 3, 4)
-CODEC(image_done, 1, "bad entry", "abc", 5, 6)
+CODEC(image_done, 1, "bad entry", "abc", 5, 6, "a/b", 1)
 CODEC(keeper_create, "sb-1", "host", 2, {"aa", "bb"}, "im-1", {1000, 100, 1ULL << 40, 1 << 20, 64, 7}, 5, -6, 7, 8, 9,
       10, 2, 3)
 CODEC(keeper_destroy, "sb-1")

@@ -205,7 +205,7 @@ static void start(void *ctx, const char *layer, const struct err *cause)
     const struct build_spec spec = {
         .kind = "image.build", .dockerfile = buf_str(&o->dockerfile), .dockerfile_len = o->dockerfile.len, .context = layer,
         .image = o->row.image, .args = o->args, .secrets = o->secrets, .bases = o->bases, .user = o->user, .password = o->password,
-        .no_cache = o->no_cache, .whole_context = true,
+        .no_cache = o->no_cache, .whole_context = true, .secret_env = true,
     };
 
     if (c == NULL) {

@@ -396,7 +396,7 @@ static const struct field build_body[] = {
     {"target", FIELD_STRING, FIELD_NULLABLE, 1, 128, NULL, "stage to build; default the last"},
     {"args", FIELD_STRING_MAP, 0, 0, 0, NULL, "values of ARG"},
     {"labels", FIELD_STRING_MAP, 0, 0, 0, NULL, "labels of the image"},
-    {"secrets", FIELD_STRING_MAP, 0, 0, 0, NULL, "variables of RUN alone, in no layer and no cache key"},
+    {"secrets", FIELD_STRING_MAP, 0, 0, 0, NULL, "for RUN --mount=type=secret, by id; in no layer, cache key or log"},
     {"network", FIELD_JSON, FIELD_NULLABLE, 0, 0, NULL,
      "what RUN may reach: \"block\", \"open\" (public addresses), or a policy; default build_network of the configuration"},
     {"no_cache", FIELD_BOOL, 0, 0, 0, NULL, "run every step; default false"},

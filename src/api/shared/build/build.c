@@ -48,6 +48,7 @@ static void build_free(struct build *b)
     df_done(&b->file);
     df_done(&b->trigger);
     json_decref(b->sizes);
+    json_decref(b->temporary);
     json_decref(b->global_args);
     json_decref(b->given_args);
     json_decref(b->secrets);
@@ -81,6 +82,8 @@ static void release_layers(struct build *b)
         if (layer != NULL && *layer != '\0')
             (void)store_layer_release(core_store(b->core), layer, &ignored);
     }
+    json_array_foreach(b->temporary, i, item)
+        (void)store_layer_release(core_store(b->core), json_string_value(item), &ignored);
     image_release(b->core);
 }
 
@@ -167,6 +170,14 @@ static void end_built(struct build *b)
 }
 
 /* --- layers ------------------------------------------------------------------------------------------------------------------ */
+
+void build_keep_layer(struct build *b, const char *layer, uint64_t bytes, uint64_t files)
+{
+    struct err ignored;
+
+    (void)store_layer_put(core_store(b->core), layer, (int64_t)bytes, (int64_t)files, clock_wall_us(), &ignored);
+    (void)json_array_append_new(b->temporary, json_string(layer));
+}
 
 void build_add_layer(struct build *b, const char *layer, uint64_t bytes, uint64_t files, bool cached)
 {
@@ -345,6 +356,7 @@ static struct build *build_new(struct core *c, const struct build_spec *spec)
 
     b->core = c;
     b->sizes = json_array();
+    b->temporary = json_array();
     b->global_args = json_object();
     b->given_args = spec->args != NULL ? json_deep_copy(spec->args) : json_object();
     b->secrets = spec->secrets != NULL ? json_deep_copy(spec->secrets) : json_object();
@@ -355,6 +367,7 @@ static struct build *build_new(struct core *c, const struct build_spec *spec)
     b->network = json_deep_copy(spec->network != NULL ? spec->network : core_build_network(c));
     b->user = spec->user != NULL ? mem_strdup(spec->user) : NULL;
     b->password = spec->password != NULL ? mem_strdup(spec->password) : NULL;
+    b->secret_env = spec->secret_env;
     b->no_cache = spec->no_cache;
     b->refresh = spec->refresh;
     b->whole_context = spec->whole_context;

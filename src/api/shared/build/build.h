@@ -11,7 +11,7 @@
 #include "json/json.h"
 
 /* Of steps and their keys: another one never takes a result of an older one. */
-#define BUILD_VERSION "1"
+#define BUILD_VERSION "2"
 #define BUILD_STEP_TIMEOUT_S 3600
 #define BUILD_STEP_DISK_MB (16 * 1024)
 
@@ -25,7 +25,8 @@ struct build_spec {
     const char *target;                 /* stage; NULL = the last */
     const char *image;                  /* id that the image is to have; NULL = a new one */
     const json_t *args;                 /* object of strings, NULL = none */
-    const json_t *secrets;              /* object of strings: variables of RUN alone; NULL = none */
+    const json_t *secrets;              /* object of strings, for --mount=type=secret; NULL = none */
+    bool secret_env;                    /* they are variables of every RUN too */
     const json_t *bases;                /* object: what FROM names -> image id; NULL = none */
     const json_t *labels;               /* object of strings, NULL = none */
     const json_t *network;              /* "block", "open" or a policy, see core/policy_json.h; NULL = the configured one */

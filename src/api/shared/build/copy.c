@@ -38,7 +38,8 @@ static void on_copied(void *ctx, const ProtobufCMessage *reply, const struct err
     build_step_done(b);
 }
 
-static void ask(struct build *b, Quicksand__Node__ImageCopyRequest *rq, const json_t *source, const json_t *onto)
+void build_copy_call(struct build *b, Quicksand__Node__ImageCopyRequest *rq, const json_t *source, const json_t *onto, node_reply_fn fn,
+                     void *ctx)
 {
     auto_free char **from = strings(source), **to = strings(onto);
 
@@ -49,7 +50,12 @@ static void ask(struct build *b, Quicksand__Node__ImageCopyRequest *rq, const js
     rq->has_max_bytes = rq->has_max_files = true;
     rq->max_bytes = IMAGE_BYTES_MAX;
     rq->max_files = IMAGE_FILES_MAX;
-    b->call = node_unary(b->core, "ImageCopy", &rq->base, &quicksand__node__layer__descriptor, COPY_TIMEOUT_MS, true, on_copied, b);
+    b->call = node_unary(b->core, "ImageCopy", &rq->base, &quicksand__node__layer__descriptor, COPY_TIMEOUT_MS, true, fn, ctx);
+}
+
+static void ask(struct build *b, Quicksand__Node__ImageCopyRequest *rq, const json_t *source, const json_t *onto)
+{
+    build_copy_call(b, rq, source, onto, on_copied, b);
 }
 
 int build_make_dir(struct build *b, const char *path, const char *owner, struct err *e)
@@ -95,10 +101,9 @@ static int octal(const struct df_instruction *in, const char *text, int32_t *ret
 }
 
 /* Where the files come from: a stage, an image that is here, or the context. */
-static int find_source(struct build *b, const struct df_instruction *in, json_t **ret, bool *ret_context, struct err *e)
+int build_find_source(struct build *b, const struct df_instruction *in, const char *from, json_t **ret, bool *ret_context, struct err *e)
 {
     auto_image_row row = {0};
-    const char *from = df_flag(in, "from");
     struct err ignored;
 
     *ret_context = from == NULL;
@@ -210,7 +215,7 @@ static int send_copy(struct build *b, const struct df_instruction *in, const jso
         return -1;
     if (chmod != NULL && octal(in, mode, &rq.mode, e) < 0)
         return -1;
-    if (find_source(b, in, &source, &is_context, e) == 0 && read_parts(b, in, words, &parts, e) == 0) {
+    if (build_find_source(b, in, df_flag(in, "from"), &source, &is_context, e) == 0 && read_parts(b, in, words, &parts, e) == 0) {
         size_t n = strlen(dest);
         rq.has_mode = chmod != NULL;
         rq.owner = owner;

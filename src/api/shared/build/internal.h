@@ -43,7 +43,9 @@ struct build {
     char image[ID_SIZE];
     char *name;                         /* owned, NULL = none */
     char *user, *password;              /* owned, NULL = none */
+    json_t *temporary;                  /* layers that are garbage at the end; owned */
     bool no_cache, refresh, whole_context;
+    bool secret_env;                    /* secrets are variables of every RUN */
     int64_t step_timeout_ms;
     uint64_t memory_mb;
     uint32_t cpu_milli;
@@ -60,6 +62,8 @@ struct build {
 void build_step_done(struct build *b);
 void build_failed(struct build *b, const struct err *e);            /* with the step put before */
 void build_add_layer(struct build *b, const char *layer, uint64_t bytes, uint64_t files, bool cached);
+/* Garbage after the build, if nothing else names it then. */
+void build_keep_layer(struct build *b, const char *layer, uint64_t bytes, uint64_t files);
 struct stage *build_stage(struct build *b);
 
 /* stages.c: what the file has, and what of it is to be done for the target. */
@@ -84,6 +88,11 @@ int build_config(struct build *b, const struct df_instruction *in, struct err *e
 int build_copy(struct build *b, const struct df_instruction *in, struct err *e);
 /* What is made of it belongs to `owner` (NULL = root). */
 int build_make_dir(struct build *b, const char *path, const char *owner, struct err *e);
+/* Files of `source` (layers, NULL = none) on top of `onto`, as the image role copies them. */
+void build_copy_call(struct build *b, Quicksand__Node__ImageCopyRequest *rq, const json_t *source, const json_t *onto, node_reply_fn fn,
+                     void *ctx);
+/* The layers that a from names: a stage, an image that is here, or (NULL) the context; the caller's. */
+int build_find_source(struct build *b, const struct df_instruction *in, const char *from, json_t **ret, bool *ret_context, struct err *e);
 /* All layers of the stage into one. */
 int build_flatten(struct build *b, struct err *e);
 /* run.c */

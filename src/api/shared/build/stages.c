@@ -149,6 +149,30 @@ int build_find_stages(struct build *b, struct err *e)
     return 0;
 }
 
+static void mark(struct build *b, size_t at);
+
+static void mark_named(struct build *b, size_t at, const char *name)
+{
+    b->stage = at;
+    const struct stage *other = build_find_stage(b, name, true);
+    if (other != NULL)
+        mark(b, (size_t)(other - b->stages));
+}
+
+/* RUN --mount=...,from=stage */
+static void mark_mounts(struct build *b, size_t at, const struct df_instruction *in)
+{
+    for (size_t i = 0; i < in->nflags; i++) {
+        const char *from = strcmp(in->flags[i].name, "mount") == 0 ? in->flags[i].value : NULL;
+        while (from != NULL && strncmp(from, "from=", 5) != 0)
+            from = (from = strchr(from, ',')) != NULL ? from + 1 : NULL;
+        if (from == NULL)
+            continue;
+        auto_free char *name = mem_strndup(from + 5, strcspn(from + 5, ",\""));
+        mark_named(b, at, name);
+    }
+}
+
 /* The stages that a stage is made of, marked with itself. */
 static void mark(struct build *b, size_t at)
 {
@@ -158,15 +182,13 @@ static void mark(struct build *b, size_t at)
     if (s->is_needed)
         return;
     s->is_needed = true;
-    b->stage = at;
     for (size_t i = s->from; i < s->end; i++) {
         const struct df_instruction *in = &b->file.list[i];
         auto_json *words = in->kind == DF_FROM ? build_from_words(b, in, &ignored) : NULL;
         const char *name = words != NULL ? json_string_value(json_array_get(words, 0)) : df_flag(in, "from");
-        b->stage = at;
-        const struct stage *other = name != NULL ? build_find_stage(b, name, true) : NULL;
-        if (other != NULL)
-            mark(b, (size_t)(other - b->stages));
+        if (name != NULL)
+            mark_named(b, at, name);
+        mark_mounts(b, at, in);
     }
     b->nsteps += s->end - s->from;
 }
