@@ -111,7 +111,7 @@ static void send(struct run *r, struct mount *m)
     rq.dest = dest;
     rq.has_replace = rq.has_keep_owner = rq.has_is_context = true;
     rq.replace = m->type != MOUNT_SECRET;
-    rq.is_context = is_context;
+    rq.is_context = is_context && !r->build->whole_context;
     rq.keep_owner = !is_context;
     if (content != NULL) {
         rq.items = &m->source;
