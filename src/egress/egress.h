@@ -21,6 +21,7 @@
 #include "egress/head.h"
 #include "ipc/egress_proto.h"
 #include "loop/loop.h"
+#include "sys/mover.h"
 
 #define ADDRESSES_MAX 8             /* of a name that are tried */
 
@@ -75,6 +76,8 @@ enum flow_state {
 struct way {
     uint8_t *rest;                  /* owned */
     size_t rest_len, rest_at;
+    struct mover mover;             /* what the kernel moves past us */
+    bool is_bulk;                   /* it is asked to */
     uint64_t bytes;                 /* that came */
     bool eof;                       /* read to the end */
     bool shut;                      /* and passed on */

@@ -42,6 +42,8 @@ void flow_free(struct flow *f)
     free(f->first);
     free(f->up.rest);
     free(f->down.rest);
+    mover_done(&f->up.mover);
+    mover_done(&f->down.mover);
     if (f->watched)
         scan_done(&f->scan);
     *(f->prev != NULL ? &f->prev->next : &b->flows) = f->next;

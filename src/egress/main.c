@@ -27,10 +27,10 @@
 #define LISTENER 3
 
 /*
- * Sockets of both families to dial and to ask resolvers; messages with descriptors from the node; payloads by memfd. No
- * files: the resolvers' configuration is read before.
+ * Sockets of both families to dial and to ask resolvers; messages with descriptors from the node; payloads by memfd; bytes
+ * that are only passed on go by pipes. No files: the resolvers' configuration is read before.
  */
-static const unsigned filter_groups = SECCOMP_BASE | SECCOMP_IO | SECCOMP_UNIX | SECCOMP_INET | SECCOMP_MEMFD;
+static const unsigned filter_groups = SECCOMP_BASE | SECCOMP_IO | SECCOMP_UNIX | SECCOMP_INET | SECCOMP_MEMFD | SECCOMP_SPLICE;
 
 static void on_stop(int sig, void *arg)
 {

@@ -2,7 +2,8 @@
  * relay.c - passes the bytes of a connection on, both ways
  *
  * Bytes are read into one buffer of the process and written at once; only what the other side does not take is kept, and
- * then nothing more is read. So an idle flow has no buffer and a slow reader holds its own connection back.
+ * then nothing more is read. So an idle flow has no buffer and a slow reader holds its own connection back. A direction
+ * that nobody looks at and that turns out to carry much is left to the kernel (sys/mover.h).
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -16,6 +17,7 @@
 
 #define CHUNK (128 * 1024)
 #define CHUNKS_A_TURN 4         /* then other flows have their turn */
+#define MUCH (32 * 1024)        /* read at once */
 #ifndef HALF_MS
 #define HALF_MS (5 * 60 * 1000) /* a connection that is closed one way, and for all of this time silent the other */
 #endif
@@ -38,13 +40,19 @@ static void on_half(void *arg)
     loop_timer_set(f->timer, HALF_MS);
 }
 
+/* Bytes wait for the next socket to take them. */
+static bool is_full(const struct way *w)
+{
+    return w->rest != NULL || w->mover.held > 0;
+}
+
 static void update(struct flow *f)
 {
     bool waits = f->watched && f->scan.state == SCAN_WAIT;
-    unsigned in = (f->up.rest == NULL && !f->up.eof && !waits ? (unsigned)LOOP_READ : 0) |
-                  (f->down.rest != NULL ? (unsigned)LOOP_WRITE : 0);
-    unsigned out = (f->down.rest == NULL && !f->down.eof ? (unsigned)LOOP_READ : 0) |
-                   (f->up.rest != NULL ? (unsigned)LOOP_WRITE : 0);
+    unsigned in = (!is_full(&f->up) && !f->up.eof && !waits ? (unsigned)LOOP_READ : 0) |
+                  (is_full(&f->down) ? (unsigned)LOOP_WRITE : 0);
+    unsigned out = (!is_full(&f->down) && !f->down.eof ? (unsigned)LOOP_READ : 0) |
+                   (is_full(&f->up) ? (unsigned)LOOP_WRITE : 0);
 
     flow_want(f, in, out);
 }
@@ -86,13 +94,13 @@ static int flush(struct way *w, int to)
         w->rest = NULL;
         w->rest_at = w->rest_len = 0;
     }
-    return 0;
+    return mover_flush(&w->mover, to);
 }
 
 /* Passes the end on once everything before it is written. */
 static void pass_end(struct flow *f, struct way *w, int to)
 {
-    if (!w->eof || w->shut || w->rest != NULL)
+    if (!w->eof || w->shut || is_full(w))
         return;
     (void)shutdown(to, SHUT_WR);
     w->shut = true;
@@ -131,8 +139,36 @@ static enum result put_watched(struct flow *f, const uint8_t *p, size_t n)
     return GO_ON;
 }
 
+/* Left to the kernel, if it can. False: to be copied. */
+static bool moved(struct flow *f, struct way *w, int from, int to, uint64_t *count, enum result *ret)
+{
+    size_t n;
+
+    *ret = GO_ON;
+    if (!w->is_bulk || is_full(w) || w->eof)
+        return false;
+    int r = mover_move(&w->mover, from, to, CHUNK * CHUNKS_A_TURN, &n);
+    w->bytes += n;
+    *count += n;
+    w->eof = r == MOVER_END;
+    if (r < 0) {
+        flow_reset(f);
+        *ret = GONE;
+    } else if (r == MOVER_COPY) {
+        w->is_bulk = false;
+        return false;
+    } else {
+        pass_end(f, w, to);
+    }
+    return true;
+}
+
 static enum result pump_up(struct flow *f)
 {
+    enum result r;
+
+    if (moved(f, &f->up, f->in, f->out, &f->box->status.sent, &r))
+        return r;
     for (int i = 0; i < CHUNKS_A_TURN && f->up.rest == NULL && !f->up.eof; i++) {
         if (f->watched && f->scan.state == SCAN_WAIT)
             break;
@@ -153,6 +189,7 @@ static enum result pump_up(struct flow *f)
             flow_reset(f);
             return GONE;
         }
+        f->up.is_bulk = n >= MUCH && !f->watched;
         if ((size_t)n < sizeof chunk)
             break;
     }
@@ -171,6 +208,10 @@ static void watch_answer(struct flow *f, const uint8_t *p, size_t n)
 
 static enum result pump_down(struct flow *f)
 {
+    enum result r;
+
+    if (moved(f, &f->down, f->out, f->in, &f->box->status.received, &r))
+        return r;
     for (int i = 0; i < CHUNKS_A_TURN && f->down.rest == NULL && !f->down.eof; i++) {
         ssize_t n = recv(f->out, chunk, sizeof chunk, 0);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -188,6 +229,7 @@ static enum result pump_down(struct flow *f)
             flow_reset(f);
             return GONE;
         }
+        f->down.is_bulk = n >= MUCH && !f->watched;
         if ((size_t)n < sizeof chunk)
             break;
     }

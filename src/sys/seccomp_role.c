@@ -83,9 +83,7 @@ static const int write_file_calls[] = {
 static const int memfd_calls[] = {CALL(memfd_create), CALL(ftruncate)};
 
 /* Bytes from one descriptor to another without a copy in between. */
-static const int splice_calls[] = {
-    CALL(splice), CALL(tee), CALL(vmsplice), CALL(sendfile), CALL(copy_file_range),
-};
+static const int splice_calls[] = {CALL(splice)};
 
 /* A child for each job, its limits, its end. kill and the pidfd calls reach its own user's processes alone. */
 static const int child_calls[] = {
