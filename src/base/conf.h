@@ -24,6 +24,9 @@ struct conf {
     char router_host[128];      /* host of the router's URL as clients reach it; "" = the host of their own URL */
     char tunnel_listen[128];    /* 127.0.0.1:7100-7163 - ports that tunnels into sandboxes may have, "" = none */
     char tunnel_host[128];      /* host of tunnels as clients reach it; "" = the host of their own URL */
+    char tunnel_domain[200];    /* tunnels have names below it, all on the first port of tunnel_listen; "" = each its own port */
+    char tunnel_certs[256];     /* directory with <name>.crt and <name>.key of hosts that tunnels may have; "" = none */
+    uint32_t tunnel_public_port;        /* of that first port, as clients reach it; 0 = the same */
     char tls_cert[256];         /* PEM files; "" = self-signed, made at first run */
     char tls_key[256];
     char user_control[64];      /* quicksand, or a numeric uid */

@@ -8,7 +8,7 @@
 #include "cli/cmd.h"
 #include "cli/table.h"
 
-static int open_port(struct client *cl, const char *id, const char *word, const char *kind, struct err *e)
+static int open_port(struct client *cl, const char *id, const char *word, const char *kind, const char *host, struct err *e)
 {
     long long port;
 
@@ -19,6 +19,8 @@ static int open_port(struct client *cl, const char *id, const char *word, const 
     json_t *body = json_object();
     if (kind != NULL)
         json_object_set_new(body, "kind", json_string(kind));
+    if (host != NULL)
+        json_object_set_new(body, "host", json_string(host));
     int r = client_json(cl, "PUT", path, body, NULL, e);
     json_decref(body);
     return r;
@@ -49,9 +51,10 @@ static int list(struct client *cl, const char *id, struct err *e)
 
 int cmd_port(int argc, char **argv)
 {
-    const char *kind = NULL;
+    const char *kind = NULL, *host = NULL;
     const struct arg args[] = {
         {'k', "kind", ARG_TEXT, &kind, "KIND", "tls (default), h2, or raw: also without TLS"},
+        {0, "host", ARG_TEXT, &host, "NAME", "a name of its own, for which the server has a certificate"},
     };
     const struct cmd d = {
         .usage = "port [options] SANDBOX [PORT...]",
@@ -69,7 +72,7 @@ int cmd_port(int argc, char **argv)
     if (client_init(&cl, &e) < 0 || client_sandbox(&cl, argv[0], id, sizeof id, &e) < 0)
         return cmd_fail(&e, EXIT_FAILED);
     for (int i = 1; i < argc; i++)
-        if (open_port(&cl, id, argv[i], kind, &e) < 0)
+        if (open_port(&cl, id, argv[i], kind, host, &e) < 0)
             return cmd_fail(&e, EXIT_FAILED);
     return list(&cl, id, &e) < 0 ? cmd_fail(&e, EXIT_FAILED) : 0;
 }

@@ -72,6 +72,7 @@ void ports_messages(const json_t *ports, const json_t *allow, struct port_messag
         p->port = (uint32_t)json_integer_value(json_object_get(item, "port"));
         p->h2 = json_is_true(json_object_get(item, "h2"));
         p->raw = json_is_true(json_object_get(item, "raw"));
+        p->host = (char *)(uintptr_t)json_string_value(json_object_get(item, "host"));
         p->restricted = allow != NULL;
         p->allowed = ret->allowed;
         p->n_allowed = nallow;
@@ -86,17 +87,24 @@ void port_messages_done(struct port_messages *m)
     free(m->allowed);
 }
 
+int ports_sandbox(struct core *c, const char *sandbox, bool must_live, struct sandbox_row *ret, struct err *e)
+{
+    if (store_sandbox_get(c->store, sandbox, ret, e) < 0)
+        return -1;
+    if (ret->state == STORE_DELETING)
+        return err_set(e, ERR_NOT_FOUND, "no sandbox '%s'", sandbox);
+    if (must_live && ret->state == STORE_ENDED)
+        return err_set(e, ERR_GONE, "sandbox %s has ended", sandbox);
+    return 0;
+}
+
 int inbound_of_sandbox(struct core *c, const char *sandbox, struct inbound *ret, struct err *e)
 {
     auto_sandbox_row row = {0};
 
     *ret = (struct inbound){0};
-    if (store_sandbox_get(c->store, sandbox, &row, e) < 0)
+    if (ports_sandbox(c, sandbox, true, &row, e) < 0)
         return -1;
-    if (row.state == STORE_DELETING)
-        return err_set(e, ERR_NOT_FOUND, "no sandbox '%s'", sandbox);
-    if (row.state == STORE_ENDED)
-        return err_set(e, ERR_GONE, "sandbox %s has ended", sandbox);
     ret->spec = js_parse(row.spec, strlen(row.spec), 4 * LIMIT_JSON_BODY, e);
     if (ret->spec == NULL)
         return err_wrap(e, "row of %s", sandbox);
@@ -137,4 +145,12 @@ char *core_tunnel_host(const struct core *c, const char *authority)
     if (c->tunnel_host != NULL && c->tunnel_host[0] != '\0')
         return mem_strdup(c->tunnel_host);
     return authority_host(authority);
+}
+
+char *core_tunnel_url(const struct core *c, const char *authority, const char *host, uint32_t port)
+{
+    bool is_named = host != NULL && host[0] != '\0';
+    auto_free char *name = is_named ? mem_strdup(host) : core_tunnel_host(c, authority);
+
+    return port == 443 ? mem_printf("https://%s", name) : mem_printf("https://%s:%u", name, port);
 }

@@ -146,6 +146,7 @@ int role_view_enter(enum role r, int layers)
     case ROLE_NODE:
         show_etc(&v);
         show_tls(&v);
+        show(&v, c->tunnel_certs, VIEW_TREE);
         show_in(&v, c->data_dir, "node", VIEW_WRITE | VIEW_NEEDED);
         show_in(&v, c->data_dir, "run", VIEW_NEEDED);
         show_in(&v, c->run_dir, "keeper.sock", VIEW_NEEDED);
@@ -179,6 +180,7 @@ int spawner_view_enter(void)
     show_devices(&v);
     show_resolver(&v);
     show_tls(&v);
+    show(&v, keeper.conf.tunnel_certs, VIEW_TREE);
     show(&v, keeper.conf.registry_auth, 0);
     show(&v, "/proc", VIEW_WRITE | VIEW_TREE);
     show(&v, "/sys", 0);

@@ -66,6 +66,7 @@ struct net_conn {
     bool wr_armed;
     bool output_ends;               /* after what is queued */
     bool output_ended;
+    bool is_secure;                 /* TLS stands */
 };
 
 /* One loop a process: what is read is handled before the next read. */
@@ -214,11 +215,18 @@ static void read_tls(struct net_conn *c)
         if (!may_read(c))
             return;
         ERR_clear_error();
-        int n = SSL_read(c->ssl, read_mem, sizeof read_mem);
+        bool is_new = !c->is_secure;
+        int n = is_new ? SSL_do_handshake(c->ssl) : SSL_read(c->ssl, read_mem, sizeof read_mem);
         int why = n > 0 ? SSL_ERROR_NONE : SSL_get_error(c->ssl, n);
         take_wire(c);           /* handshake messages, or the alert that says why it failed */
         if (queue_len(&c->wire) > 0)
             net_conn_kick(c);
+        if (is_new && n > 0) {
+            c->is_secure = true;
+            if (c->ops->on_secure != NULL && c->state == OPEN)
+                c->ops->on_secure(c, c->ctx);
+            continue;           /* unless it is paused now, or gone */
+        }
         if (n > 0) {
             deliver(c, read_mem, (size_t)n);
             continue;
@@ -664,4 +672,11 @@ void net_conn_set_tls(struct net_conn *c, struct net_tls *tls)
 bool net_conn_is_tls(const struct net_conn *c)
 {
     return c->ssl != NULL;
+}
+
+void net_conn_server_name(const struct net_conn *c, char out[NET_TLS_NAME])
+{
+    const char *name = c->ssl != NULL ? SSL_get_servername(c->ssl, TLSEXT_NAMETYPE_host_name) : NULL;
+
+    net_tls_name(name != NULL ? name : "", out);
 }

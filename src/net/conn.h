@@ -15,15 +15,17 @@
 
 #include "loop/loop.h"
 #include "net/addr.h"
+#include "net/tls.h"
 
 /* on_fill should stop when this much is queued. */
 #define NET_CONN_FILL (256 * 1024)
 
 struct net_conn;
-struct net_tls;
 
 struct net_conn_ops {
     void (*on_read)(struct net_conn *c, const uint8_t *p, size_t n, void *ctx);
+    /* TLS stands, before the first byte of on_read (may be NULL). */
+    void (*on_secure)(struct net_conn *c, void *ctx);
     /* About to send: the place to produce output late (may be NULL). */
     void (*on_fill)(struct net_conn *c, void *ctx);
     /* The queue got shorter (may be NULL). */
@@ -43,6 +45,8 @@ void net_conn_set(struct net_conn *c, const struct net_conn_ops *ops, void *ctx)
 /* New settings for a peer of whom nothing was read yet. */
 void net_conn_set_tls(struct net_conn *c, struct net_tls *tls);
 bool net_conn_is_tls(const struct net_conn *c);
+/* The host that the peer asked TLS for, as net_tls_name has it; "" without. */
+void net_conn_server_name(const struct net_conn *c, char out[NET_TLS_NAME]);
 
 void net_conn_write(struct net_conn *c, const void *p, size_t n);
 /* Room to write n bytes in place; then net_conn_wrote. */

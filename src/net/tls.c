@@ -5,6 +5,7 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -12,7 +13,15 @@
 struct net_tls {
     SSL_CTX *ctx;
     const char *alpn;           /* ours, best first; each with its length in front */
+    net_tls_choose_cb choose;   /* may be NULL */
+    void *choose_arg;
 };
+
+/* Of a connection: the protocols that were chosen for it. Slot 0 is OpenSSL's "app data", which nobody else uses. */
+static void set_chosen(SSL *ssl, const char *alpn)
+{
+    (void)SSL_set_app_data(ssl, (void *)(uintptr_t)alpn);
+}
 
 static int fail(struct err *e, const char *what, const char *name)
 {
@@ -30,13 +39,59 @@ static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *outlen, c
                    unsigned inlen, void *arg)
 {
     const struct net_tls *t = arg;
+    const char *alpn = SSL_get_app_data(ssl);
     unsigned char *chosen;
 
-    if (SSL_select_next_proto(&chosen, outlen, (const unsigned char *)t->alpn, (unsigned)strlen(t->alpn), in, inlen) !=
+    if (alpn == NULL)
+        alpn = t->alpn;
+    if (SSL_select_next_proto(&chosen, outlen, (const unsigned char *)alpn, (unsigned)strlen(alpn), in, inlen) !=
         OPENSSL_NPN_NEGOTIATED)
         return SSL_TLSEXT_ERR_NOACK;
     *out = chosen;
     return SSL_TLSEXT_ERR_OK;
+}
+
+void net_tls_name(const char *text, char out[NET_TLS_NAME])
+{
+    size_t n = strlen(text);
+
+    if (n > 0 && text[n - 1] == '.')
+        n--;
+    out[0] = '\0';
+    if (n == 0 || n >= NET_TLS_NAME)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        char c = text[i];
+        bool is_upper = c >= 'A' && c <= 'Z', is_lower = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+        if (!is_upper && !is_lower && c != '-' && c != '_' && (c != '.' || i == 0 || text[i - 1] == '.')) {
+            out[0] = '\0';
+            return;
+        }
+        out[i] = is_upper ? (char)(c - 'A' + 'a') : c;
+    }
+    out[n] = '\0';
+}
+
+static int on_name(SSL *ssl, int *alert, void *arg)
+{
+    struct net_tls *t = arg, *chosen = NULL;
+    const char *sent = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name), *alpn = NULL;
+    char name[NET_TLS_NAME];
+
+    net_tls_name(sent != NULL ? sent : "", name);
+    t->choose(t->choose_arg, name, &chosen, &alpn);
+    set_chosen(ssl, alpn != NULL ? alpn : t->alpn);
+    if (chosen != NULL)
+        (void)SSL_set_SSL_CTX(ssl, chosen->ctx);
+    return SSL_TLSEXT_ERR_OK;
+}
+
+void net_tls_set_chooser(struct net_tls *t, net_tls_choose_cb cb, void *arg)
+{
+    t->choose = cb;
+    t->choose_arg = arg;
+    (void)SSL_CTX_set_tlsext_servername_callback(t->ctx, on_name);
+    (void)SSL_CTX_set_tlsext_servername_arg(t->ctx, t);
 }
 
 struct net_tls *net_tls_server(const char *cert_file, const char *key_file, struct err *e)
@@ -77,6 +132,7 @@ void net_tls_free(struct net_tls *t)
         return;
     /* Connections hold the context for longer than we exist. */
     SSL_CTX_set_alpn_select_cb(t->ctx, NULL, NULL);
+    (void)SSL_CTX_set_tlsext_servername_callback(t->ctx, NULL);
     SSL_CTX_free(t->ctx);
     free(t);
 }

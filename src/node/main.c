@@ -32,7 +32,7 @@
 #define LISTEN_FD 3
 
 static const unsigned filter_groups = SECCOMP_BASE | SECCOMP_IO | SECCOMP_UNIX |
-                                      SECCOMP_READ_FILES | SECCOMP_WRITE_FILES | SECCOMP_MEMFD;
+                                      SECCOMP_READ_FILES | SECCOMP_WRITE_FILES | SECCOMP_MEMFD | SECCOMP_SPLICE;
 
 /* data_dir/<name>, made if it is missing. */
 static int open_dir(const struct conf *c, const char *name, struct err *e)

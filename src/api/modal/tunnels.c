@@ -38,7 +38,7 @@ static void on_ports(void *ctx, const ProtobufCMessage *reply, const struct err 
     for (size_t i = 0; i < list->n_tunnels; i++) {
         const Quicksand__Node__Tunnel *t = list->tunnels[i];
         modal__client__tunnel_data__init(&items[i]);
-        items[i].host = host;
+        items[i].host = t->host != NULL && t->host[0] != '\0' ? t->host : host;
         items[i].has_port = items[i].has_container_port = true;
         items[i].port = t->tls_port;
         items[i].container_port = t->port;
@@ -88,8 +88,7 @@ static void on_made(void *ctx, const ProtobufCMessage *reply, const struct err *
         m_fail(c, e);
         return;
     }
-    auto_free char *host = core_tunnel_host(c->m->core, grpc_call_authority(c->grpc));
-    auto_free char *url = mem_printf("https://%s:%u", host, m->proxy_port);
+    auto_free char *url = core_tunnel_url(c->m->core, grpc_call_authority(c->grpc), m->host, m->proxy_port);
     rs.url = url;
     rs.token = m->token;
     m_reply(c, &rs.base);

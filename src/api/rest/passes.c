@@ -24,8 +24,7 @@ static void on_made(struct call *c, void *state, const ProtobufCMessage *reply, 
         call_fail(c, e);
         return;
     }
-    auto_free char *host = core_tunnel_host(c->core, c->rq->authority);
-    auto_free char *url = mem_printf("https://%s:%u", host, m->proxy_port);
+    auto_free char *url = core_tunnel_url(c->core, c->rq->authority, m->host, m->proxy_port);
     json_t *o = pass_json(m->pass);
     json_object_set_new(o, "token", json_string(m->token));
     json_object_set_new(o, "url", json_string(url));

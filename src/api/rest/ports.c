@@ -14,12 +14,15 @@
 
 static json_t *port_json(const struct call *c, const Quicksand__Node__Tunnel *t)
 {
-    auto_free char *host = core_tunnel_host(c->core, c->rq->authority);
-    auto_free char *url = mem_printf("https://%s:%u", host, t->tls_port);
+    auto_free char *any = core_tunnel_host(c->core, c->rq->authority);
+    auto_free char *url = core_tunnel_url(c->core, c->rq->authority, t->host, t->tls_port);
+    auto_free char *shared = core_tunnel_url(c->core, c->rq->authority, NULL, t->shared_port);
+    auto_free char *path_url = mem_printf("%s/t/%s/%u/", shared, call_param(c, "id"), t->port);
 
-    return json_pack("{s:i, s:s, s:s, s:i, s:o, s:s}", "port", (int)t->port, "kind", t->raw_port != 0 ? "raw" : t->h2 ? "h2" : "tls",
-                     "host", host, "tls_port", (int)t->tls_port, "raw_port",
-                     t->raw_port != 0 ? json_integer(t->raw_port) : json_null(), "url", url);
+    return json_pack("{s:i, s:s, s:s, s:i, s:o, s:s, s:s}", "port", (int)t->port, "kind",
+                     t->raw_port != 0 ? "raw" : t->h2 ? "h2" : "tls", "host", t->host != NULL && t->host[0] != '\0' ? t->host : any,
+                     "tls_port", (int)t->tls_port, "raw_port", t->raw_port != 0 ? json_integer(t->raw_port) : json_null(), "url", url,
+                     "path_url", path_url);
 }
 
 /* --- what a body says ------------------------------------------------------------------------ */
@@ -34,15 +37,17 @@ static int read_item(const json_t *item, size_t i, json_t *out, struct err *e)
         return 0;
     }
     if (!json_is_object(item))
-        return err_param(e, ERR_INVALID, "ports", "item %zu of ports is neither a number nor {port, kind}", i);
+        return err_param(e, ERR_INVALID, "ports", "item %zu of ports is neither a number nor {port, kind, host}", i);
     json_object_foreach((json_t *)(uintptr_t)item, key, value)
     {
         if (strcmp(key, "port") == 0 && json_is_integer(value))
             json_object_set(out, "port", value);
         else if (strcmp(key, "kind") == 0 && json_is_string(value))
             kind = json_string_value(value);
+        else if (strcmp(key, "host") == 0 && json_is_string(value))
+            json_object_set(out, "host", value);
         else
-            return err_param(e, ERR_INVALID, "ports", "item %zu of ports has '%.40s', but takes the number port and kind", i, key);
+            return err_param(e, ERR_INVALID, "ports", "item %zu of ports has '%.40s', but takes the number port, kind and host", i, key);
     }
     if (strcmp(kind, "tls") != 0 && strcmp(kind, "h2") != 0 && strcmp(kind, "raw") != 0)
         return err_param(e, ERR_INVALID, "ports", "kind of item %zu of ports is '%.40s', but must be one of tls|h2|raw", i, kind);
@@ -99,18 +104,12 @@ static void on_open(struct call *c, void *state, const ProtobufCMessage *reply, 
         call_reply(c, 200, port_json(c, (const Quicksand__Node__Tunnel *)reply));
 }
 
-/* The sandbox of the path must be there and live. */
-static int check_live(struct call *c, bool must_live, struct err *e)
+/* The sandbox of the path must be there. */
+static int check_sandbox(struct call *c, bool must_live, struct err *e)
 {
     auto_sandbox_row row = {0};
 
-    if (store_sandbox_get(core_store(c->core), call_param(c, "id"), &row, e) < 0)
-        return -1;
-    if (row.state == STORE_DELETING)
-        return err_set(e, ERR_NOT_FOUND, "no sandbox '%s'", call_param(c, "id"));
-    if (must_live && row.state == STORE_ENDED)
-        return err_set(e, ERR_GONE, "sandbox %s has ended", row.id);
-    return 0;
+    return ports_sandbox(c->core, call_param(c, "id"), must_live, &row, e);
 }
 
 static int read_port(struct call *c, json_int_t *ret, struct err *e)
@@ -129,7 +128,7 @@ static void list(struct call *c)
     Quicksand__Node__PortRequest rq = QUICKSAND__NODE__PORT_REQUEST__INIT;
     struct err e;
 
-    if (check_live(c, false, &e) < 0) {
+    if (check_sandbox(c, false, &e) < 0) {
         call_fail(c, &e);
         return;
     }
@@ -148,11 +147,12 @@ static void put(struct call *c)
 
     if (json_is_null(allow))
         allow = NULL;
-    if (read_port(c, &port, &e) < 0 || check_live(c, true, &e) < 0) {
+    if (read_port(c, &port, &e) < 0 || check_sandbox(c, true, &e) < 0) {
         call_fail(c, &e);
         return;
     }
     auto_json *ports = json_pack("[{s:I, s:b, s:b}]", "port", port, "h2", strcmp(kind, "h2") == 0, "raw", strcmp(kind, "raw") == 0);
+    (void)json_object_set_new(json_array_get(ports, 0), "host", json_string(call_string(c, "host", "")));
     if (ports_check(ports, allow, &e) < 0) {
         call_fail(c, &e);
         return;
@@ -171,7 +171,7 @@ static void delete (struct call *c)
     json_int_t port;
     struct err e;
 
-    if (read_port(c, &port, &e) < 0 || check_live(c, false, &e) < 0) {
+    if (read_port(c, &port, &e) < 0 || check_sandbox(c, false, &e) < 0) {
         call_fail(c, &e);
         return;
     }
@@ -187,6 +187,7 @@ static const struct field put_body[] = {
      "tls (default): TLS ends at the node; h2: the same, with HTTP/2; raw: a second port without TLS too"},
     {"inbound_allow", FIELD_STRINGS, FIELD_NULLABLE, 0, LIMIT_PORT_ALLOW, NULL,
      "prefixes whose addresses alone may connect; null (default) = all"},
+    {"host", FIELD_STRING, FIELD_NULLABLE, 1, 253, NULL, "a name of its own, for which the server has a certificate in tunnel_certs"},
 };
 
 #define PORTS "/v1/sandboxes/{id}/ports"

@@ -511,7 +511,7 @@ static const struct field create_body[] = {
     {"user_namespaces", FIELD_BOOL, 0, 0, 0, NULL, "user namespaces may be made inside, and mounts in them"},
     {"stdin", FIELD_BOOL, 0, 0, 0, NULL, "keep the entry point's stdin open"},
     {"tty", FIELD_TTY, 0, 0, 0, NULL, "give the entry point a terminal"},
-    {"ports", FIELD_JSON, 0, 0, 0, NULL, "ports to open to the outside: numbers, or {port, kind: tls|h2|raw}"},
+    {"ports", FIELD_JSON, 0, 0, 0, NULL, "ports to open to the outside: numbers, or {port, kind: tls|h2|raw, host}"},
     {"inbound_allow", FIELD_STRINGS, FIELD_NULLABLE, 0, LIMIT_PORT_ALLOW, NULL,
      "prefixes whose addresses alone may connect to them; null = all"},
 };

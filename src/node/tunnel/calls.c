@@ -4,16 +4,19 @@
 #include "base/mem.h"
 #include "node/call.h"
 #include "node/ops.h"
+#include "node/tunnel/name.h"
 #include "node/tunnel/pass.h"
 #include "node/tunnel/tunnel.h"
 
 static void fill(const struct tunnel *t, Quicksand__Node__Tunnel *ret)
 {
     quicksand__node__tunnel__init(ret);
-    ret->has_port = ret->has_h2 = ret->has_tls_port = ret->has_raw_port = true;
+    ret->has_port = ret->has_h2 = ret->has_tls_port = ret->has_raw_port = ret->has_shared_port = true;
     ret->port = t->port;
     ret->h2 = t->h2;
-    ret->tls_port = t->tls_port->number;
+    ret->host = (char *)(uintptr_t)tunnel_host(t);
+    ret->tls_port = tunnel_tls_port(t);
+    ret->shared_port = tunnels_shared_port(t->node);
     ret->raw_port = t->raw_port != NULL ? t->raw_port->number : 0;
 }
 
@@ -102,7 +105,7 @@ void op_pass_make(struct op *op)
     Quicksand__Node__PassMade rs = QUICKSAND__NODE__PASS_MADE__INIT;
     Quicksand__Node__Pass m;
     const struct pass *p;
-    char token[PASS_TOKEN];
+    char token[PASS_TOKEN], host[NET_TLS_NAME] = "";
     struct err e;
 
     if (call_sandbox(rq->sandbox_id, &e) < 0) {
@@ -110,7 +113,7 @@ void op_pass_make(struct op *op)
         return;
     }
     rs.has_proxy_port = true;
-    rs.proxy_port = tunnels_proxy_port(op->node);
+    rs.proxy_port = tunnels_shared_port(op->node);
     if (rs.proxy_port == 0) {
         (void)err_set(&e, ERR_UNSUPPORTED, "this node has no port for connect tokens: tunnel_listen is empty");
         op_fail(op, &e);
@@ -121,6 +124,9 @@ void op_pass_make(struct op *op)
         return;
     }
     fill_pass(p, &m);
+    if (op->node->conf.tunnel_domain[0] != '\0')
+        name_host(op->node->conf.tunnel_domain, p->sandbox, p->port, host);
+    rs.host = host;
     rs.pass = &m;
     rs.token = token;
     op_reply(op, &rs.base);
@@ -167,6 +173,6 @@ void op_pass_list(struct op *op)
     rs.passes = list;
     rs.n_passes = n;
     rs.has_proxy_port = true;
-    rs.proxy_port = tunnels_proxy_port(op->node);
+    rs.proxy_port = tunnels_shared_port(op->node);
     op_reply(op, &rs.base);
 }

@@ -3,7 +3,8 @@
  *
  * The monitor dials first; then bytes go both ways until both directions have ended. Whoever is slow slows the other
  * side down, not us. A side that fails ends the other without the politeness of an orderly end, so that nobody takes a
- * part for the whole.
+ * part for the whole. Without TLS the bytes do not pass here at all (net/relay.h). HTTP/2 by name goes through a guard
+ * (http/h2_guard.h), because clients use a connection for every name that its certificate has.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +14,12 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "http/h2_guard.h"
 #include "net/conn.h"
+#include "net/relay.h"
 #include "node/monitor_link.h"
 #include "node/tunnel/dialed.h"
+#include "node/tunnel/name.h"
 #include "node/tunnel/tunnel.h"
 #include "sys/fd.h"
 
@@ -33,6 +37,8 @@ struct flow {
     int client_fd;                      /* until the dial is answered */
     struct net_tls *tls;                /* NULL: a plain tunnel */
     struct net_conn *side[2];
+    struct net_relay *relay;            /* instead of the sides, without TLS */
+    struct h2_guard *guard;             /* NULL: bytes are not looked at */
     bool has_ended[2];                  /* it sends no more */
     bool is_refused;
     struct loop_timer *timer;
@@ -44,6 +50,8 @@ static void flow_free(struct flow *f)
         monitor_cancel(f->dialing);
     net_conn_free(f->side[CLIENT]);
     net_conn_free(f->side[INSIDE]);
+    net_relay_free(f->relay);
+    h2_guard_free(f->guard);
     fd_close(&f->client_fd);
     loop_timer_free(f->timer);
     *f->link = f->next;
@@ -76,9 +84,38 @@ static void on_read(struct net_conn *c, const uint8_t *p, size_t n, void *ctx)
         flow_free(f);
         return;
     }
-    net_conn_write(to, p, n);
+    if (f->guard != NULL && (from == CLIENT ? h2_guard_from_client : h2_guard_from_server)(f->guard, p, n) < 0) {
+        flow_free(f);
+        return;
+    }
+    if (f->guard == NULL)
+        net_conn_write(to, p, n);
     if (net_conn_queued(to) > HIGH)
         net_conn_pause(c, true);
+}
+
+static void guard_to_client(void *ctx, const void *p, size_t n)
+{
+    struct flow *f = ctx;
+
+    net_conn_write(f->side[CLIENT], p, n);
+}
+
+static void guard_to_server(void *ctx, const void *p, size_t n)
+{
+    struct flow *f = ctx;
+
+    net_conn_write(f->side[INSIDE], p, n);
+}
+
+/* The connection is for the name that TLS was asked for. */
+static bool guard_is_for_us(void *ctx, const char *authority)
+{
+    struct flow *f = ctx;
+    char host[NET_TLS_NAME];
+
+    name_of_authority(authority, host);
+    return host[0] != '\0' && (strcmp(host, f->tunnel->host) == 0 || strcmp(host, f->tunnel->name) == 0);
 }
 
 static void on_sent(struct net_conn *c, void *ctx)
@@ -86,6 +123,8 @@ static void on_sent(struct net_conn *c, void *ctx)
     struct flow *f = ctx;
     int to = side_of(f, c);
 
+    if (f->side[INSIDE] == NULL)
+        return;                 /* TLS's own words, while the monitor dials */
     if (net_conn_has_ended_output(f->side[CLIENT]) && net_conn_has_ended_output(f->side[INSIDE])) {
         flow_free(f);
         return;
@@ -99,7 +138,7 @@ static void on_end(struct net_conn *c, int sys_errno, void *ctx)
     struct flow *f = ctx;
     int from = side_of(f, c);
 
-    if (sys_errno != 0) {
+    if (sys_errno != 0 || f->side[INSIDE] == NULL) {
         flow_free(f);
         return;
     }
@@ -156,12 +195,21 @@ static void refuse(struct flow *f)
 {
     static const struct net_conn_ops ops = {.on_read = on_refused_read, .on_end = on_refused_end};
 
-    f->side[CLIENT] = net_conn_new(f->tunnel->node->loop, take_fd(&f->client_fd), f->tls, &ops, f);
+    if (f->side[CLIENT] == NULL)
+        f->side[CLIENT] = net_conn_new(f->tunnel->node->loop, take_fd(&f->client_fd), f->tls, &ops, f);
+    else
+        net_conn_set(f->side[CLIENT], &ops, f);
+    net_conn_pause(f->side[CLIENT], false);
     f->timer = loop_timer_new(f->tunnel->node->loop, on_timer, f);
     loop_timer_set(f->timer, REFUSAL_MS);
 }
 
 /* --- the dial -------------------------------------------------------------------------------- */
+
+static void on_relayed(void *ctx)
+{
+    flow_free(ctx);
+}
 
 static void on_dialed(void *arg, enum monitor_result res, const struct chan_msg *m, const struct err *e)
 {
@@ -180,33 +228,78 @@ static void on_dialed(void *arg, enum monitor_result res, const struct chan_msg 
         flow_free(f);
         return;
     }
+    if (f->tls == NULL && f->side[CLIENT] == NULL) {
+        f->relay = net_relay_new(loop, take_fd(&f->client_fd), fd, on_relayed, f);
+        return;
+    }
     f->side[INSIDE] = net_conn_new(loop, fd, NULL, &relay, f);
-    f->side[CLIENT] = net_conn_new(loop, take_fd(&f->client_fd), f->tls, &relay, f);
+    if (f->side[CLIENT] == NULL)
+        f->side[CLIENT] = net_conn_new(loop, take_fd(&f->client_fd), f->tls, &relay, f);
     net_conn_set_patient(f->side[INSIDE]);
     net_conn_set_patient(f->side[CLIENT]);
+    net_conn_pause(f->side[CLIENT], false);
 }
 
-void flow_start(struct tunnel *t, int fd, struct net_tls *tls)
+/* A connection more, or NULL: there are enough. */
+static struct flow *flow_new(struct tunnel *t)
 {
-    struct mon_dial m = {.port = t->port};
-    uint8_t space[128];
     size_t count = 0;
 
     for (const struct flow *f = t->flows; f != NULL; f = f->next)
         count++;
     if (count >= LIMIT_TUNNEL_FLOWS) {
-        (void)close(fd);
-        return;
+        log_info("tunnel.refused", "sandbox=%s port=%u cause=\"%zu connections are open\"", t->sandbox, t->port, count);
+        return NULL;
     }
     struct flow *f = mem_zalloc(sizeof *f);
     f->tunnel = t;
-    f->client_fd = fd;
-    f->tls = tls;
+    f->client_fd = -1;
     f->next = t->flows;
     f->link = &t->flows;
     if (f->next != NULL)
         f->next->link = &f->next;
     t->flows = f;
-    f->dialing = monitor_call(t->node->monitors, t->sandbox, MON_DIAL, space, mon_dial_encode(&m, space, sizeof space), DIAL_MS,
-                              on_dialed, f);
+    return f;
+}
+
+static void dial(struct flow *f)
+{
+    struct mon_dial m = {.port = f->tunnel->port};
+    uint8_t space[128];
+
+    tunnels_wake(f->tunnel->node);
+    f->dialing = monitor_call(f->tunnel->node->monitors, f->tunnel->sandbox, MON_DIAL, space, mon_dial_encode(&m, space, sizeof space),
+                              DIAL_MS, on_dialed, f);
+}
+
+void flow_start(struct tunnel *t, int fd, struct net_tls *tls)
+{
+    struct flow *f = flow_new(t);
+
+    if (f == NULL) {
+        (void)close(fd);
+        return;
+    }
+    f->client_fd = fd;
+    f->tls = tls;
+    dial(f);
+}
+
+void flow_adopt(struct tunnel *t, struct net_conn *client)
+{
+    static const struct h2_guard_ops guard = {
+        .to_client = guard_to_client, .to_server = guard_to_server, .is_for_us = guard_is_for_us};
+    struct flow *f = flow_new(t);
+
+    if (f == NULL) {
+        net_conn_free(client);
+        return;
+    }
+    f->side[CLIENT] = client;
+    if (t->h2)
+        f->guard = h2_guard_new(&guard, f);
+    net_conn_set(client, &relay, f);
+    net_conn_set_patient(client);
+    net_conn_pause(client, true);
+    dial(f);
 }

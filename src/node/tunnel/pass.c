@@ -18,7 +18,6 @@
 
 #define FILE_NAME ".connect-tokens"
 #define FILE_MAX (32 * 1024 * 1024)
-#define PREFIX "qsc_"
 
 static void pass_free(struct pass *p)
 {
@@ -146,8 +145,8 @@ int pass_make(struct node *n, const Quicksand__Node__PassRequest *rq, char *ret_
         return -1;
     }
     random_bytes(secret, sizeof secret);
-    memcpy(ret_token, PREFIX, strlen(PREFIX));
-    char *at = ret_token + strlen(PREFIX);
+    memcpy(ret_token, PASS_PREFIX, strlen(PASS_PREFIX));
+    char *at = ret_token + strlen(PASS_PREFIX);
     for (size_t i = 0; i < sizeof secret; i++) {
         *at++ = digits[secret[i] >> 4];
         *at++ = digits[secret[i] & 15];
@@ -199,7 +198,7 @@ const struct pass *pass_next(const struct node *n, const char *sandbox, const st
     return p;
 }
 
-const struct pass *pass_use(struct node *n, const char *token, struct err *e)
+struct pass *pass_find(struct node *n, const char *token, struct err *e)
 {
     char hash[SHA256_HEX_SIZE];
     struct pass *p = n->passes;
@@ -219,12 +218,16 @@ const struct pass *pass_use(struct node *n, const char *token, struct err *e)
         (void)err_set(e, ERR_UNAUTHENTICATED, "the connect token has been used as often as it may be");
         return NULL;
     }
-    if (p->uses_left > 0) {
-        p->uses_left--;
-        if (save(n, e) < 0) {   /* a use that is not on disk could be made again */
-            p->uses_left++;
-            return NULL;
-        }
-    }
     return p;
+}
+
+int pass_count(struct node *n, struct pass *p, struct err *e)
+{
+    if (p->uses_left <= 0)
+        return 0;
+    p->uses_left--;
+    if (save(n, e) == 0)
+        return 0;
+    p->uses_left++;             /* a use that is not on disk could be made again */
+    return -1;
 }

@@ -29,11 +29,14 @@ void passes_free(struct node *n);
 
 /* The token's text goes into `ret_token` (PASS_TOKEN bytes) and is seen nowhere else. */
 #define PASS_TOKEN 64
+#define PASS_PREFIX "qsc_"      /* of every token */
 int pass_make(struct node *n, const Quicksand__Node__PassRequest *rq, char *ret_token, const struct pass **ret, struct err *e);
 /* id "": all of the sandbox. How many there were. */
 size_t pass_revoke(struct node *n, const char *sandbox, const char *id);
 const struct pass *pass_next(const struct node *n, const char *sandbox, const struct pass *after);
-/* The pass that lets in with this token, and counts the use. ERR_UNAUTHENTICATED. */
-const struct pass *pass_use(struct node *n, const char *token, struct err *e);
+/* The pass that lets in with this token. ERR_UNAUTHENTICATED. */
+struct pass *pass_find(struct node *n, const char *token, struct err *e);
+/* One use less of it. */
+int pass_count(struct node *n, struct pass *p, struct err *e);
 
 #endif

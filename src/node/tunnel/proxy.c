@@ -1,6 +1,9 @@
 /*
  * proxy.c - one connection through the proxy, see proxy.h
  *
+ * TLS for the name of an open port is handed to flow.c once it stands, unread. All else is HTTP: where a request goes is said by
+ * its host, by its path (/t/<sandbox>/<port>/...), or by its connect token; without a token only open ports are reached.
+ *
  * One request a connection: the head is read and checked here, rewritten and sent inside with `connection: close`; then the
  * bytes of its body go in and the answer comes out as it is. Nothing that a client sends after its request goes inside, or it could
  * speak there with headers that are ours to give; only an upgrade that was accepted (101) opens the connection for all.
@@ -12,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -24,7 +26,9 @@
 #include "net/conn.h"
 #include "node/monitor_link.h"
 #include "node/tunnel/dialed.h"
+#include "node/tunnel/name.h"
 #include "node/tunnel/pass.h"
+#include "node/tunnel/proxy_head.h"
 #include "node/tunnel/tunnel.h"
 #include "sys/fd.h"
 
@@ -32,7 +36,6 @@
 #define HEAD_MS 15000           /* for a head to be complete */
 #define HIGH (256 * 1024)
 #define LOW (64 * 1024)
-#define COOKIE "quicksand_token="
 
 enum { CLIENT, INSIDE };
 
@@ -41,7 +44,8 @@ enum body { BODY_NONE, BODY_LENGTH, BODY_CHUNKED, BODY_RAW };
 struct visit {
     struct node *node;
     struct visit **link, *next;
-    char sandbox[ID_SIZE];              /* "" until the token is known */
+    char sandbox[ID_SIZE];              /* "" until it is known where the request goes */
+    char name[NET_TLS_NAME];            /* that TLS was asked for; "" = none */
     uint16_t port;
     struct sockaddr_storage peer;
     struct net_conn *side[2];
@@ -115,74 +119,6 @@ static void answer(struct visit *v, int status, const char *reason, const char *
 
 /* --- the head -------------------------------------------------------------------------------- */
 
-static bool is_ours(const char *name)
-{
-    static const char *const names[] = {"connection", "keep-alive", "proxy-connection", "x-forwarded-for", "x-forwarded-proto",
-                                        "x-forwarded-host", "x-real-ip", "forwarded", "x-verified-user-data", "x-quicksand-token",
-                                        "te"};
-
-    for (size_t i = 0; i < array_len(names); i++)
-        if (strcmp(names[i], name) == 0)
-            return true;
-    return false;
-}
-
-/* The value of our cookie within a Cookie header, or NULL. */
-static const char *find_cookie(const char *value, size_t *ret_len)
-{
-    for (const char *p = value; *p != '\0'; p += strcspn(p, ";"), p += *p == ';') {
-        p += strspn(p, " \t");
-        if (strncmp(p, COOKIE, strlen(COOKIE)) == 0) {
-            *ret_len = strcspn(p + strlen(COOKIE), "; \t");
-            return p + strlen(COOKIE);
-        }
-    }
-    return NULL;
-}
-
-/* The token that the request shows, into `out`; *ret_field is the header that had it. */
-static bool find_token(const struct h1_head *h, char *out, size_t size, const struct http_header **ret_field)
-{
-    for (size_t i = 0; i < h->nfields; i++) {
-        const struct http_header *f = &h->fields[i];
-        const char *value = NULL;
-        size_t n = 0;
-        if (strcmp(f->name, "authorization") == 0 && strncasecmp(f->value, "Bearer ", 7) == 0) {
-            value = f->value + 7;
-            n = strlen(value);
-        } else if (strcmp(f->name, "x-quicksand-token") == 0) {
-            value = f->value;
-            n = strlen(value);
-        } else if (strcmp(f->name, "cookie") == 0) {
-            value = find_cookie(f->value, &n);
-        }
-        if (value != NULL && n < size) {
-            (void)snprintf(out, size, "%.*s", (int)n, value);
-            *ret_field = f;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The Cookie header without our cookie; nothing if that was all. */
-static void put_cookies(struct buf *out, const char *value)
-{
-    bool first = true;
-
-    for (const char *p = value; *p != '\0'; p += *p == ';') {
-        p += strspn(p, " \t");
-        size_t n = strcspn(p, ";");
-        if (n > 0 && strncmp(p, COOKIE, strlen(COOKIE)) != 0) {
-            buf_addf(out, "%s%.*s", first ? "cookie: " : "; ", (int)n, p);
-            first = false;
-        }
-        p += n;
-    }
-    if (!first)
-        buf_adds(out, "\r\n");
-}
-
 static void peer_text(const struct visit *v, char *out, size_t size)
 {
     net_addr_format((const struct sockaddr *)&v->peer, out, size);
@@ -191,24 +127,87 @@ static void peer_text(const struct visit *v, char *out, size_t size)
         *colon = '\0';
 }
 
-static void write_head(struct visit *v, const struct h1_head *h, const struct pass *p, const struct http_header *token)
+/* Where a request goes, and who lets it. */
+struct target {
+    const char *sandbox;
+    uint16_t port;
+    const struct allow *allow;
+    struct pass *pass;          /* NULL: the port is open to all */
+    char prefix[64];            /* of the path, taken off */
+};
+
+static bool open_target(const struct tunnel *tunnel, struct target *ret)
 {
+    if (tunnel == NULL)
+        return false;
+    ret->sandbox = tunnel->sandbox;
+    ret->port = tunnel->port;
+    ret->allow = &tunnel->allow;
+    return true;
+}
+
+/* For whom the token of this request is, if it goes where the request wants to: `host` and `path` may say. */
+static bool token_target(struct visit *v, const struct h1_head *h, const char *host, const struct name_path *path, struct target *ret)
+{
+    char token[PASS_TOKEN + 1], name[NET_TLS_NAME];
+    struct err e;
+
+    if (!proxy_head_token(h, token, sizeof token)) {
+        answer(v, 401, "Unauthorized", "a connect token is needed: authorization: Bearer <token>");
+        return false;
+    }
+    struct pass *p = pass_find(v->node, token, &e);
+    if (p == NULL) {
+        answer(v, 401, "Unauthorized", e.message);
+        return false;
+    }
+    name_host(v->node->conf.tunnel_domain, p->sandbox, p->port, name);
+    if ((host != NULL && strcmp(host, name) != 0) ||
+        (path != NULL && (path->port != p->port || strcmp(path->sandbox, p->sandbox) != 0))) {
+        answer(v, 403, "Forbidden", "the connect token is for another port");
+        return false;
+    }
+    *ret = (struct target){.sandbox = p->sandbox, .port = p->port, .allow = &p->allow, .pass = p};
+    return true;
+}
+
+/* By the name of the host, by the path, or by the token alone. False: answered. */
+static bool find_target(struct visit *v, const struct h1_head *h, struct target *ret)
+{
+    const char *domain = v->node->conf.tunnel_domain;
+    struct name_path path;
+    char host[NET_TLS_NAME];
+
+    *ret = (struct target){0};
+    name_of_authority(h->authority, host);
+    bool is_named = name_is_below(host, domain);
+    if ((name_is_below(v->name, domain) || is_named) && v->name[0] != '\0' && strcmp(v->name, host) != 0) {
+        answer(v, 421, "Misdirected Request", "this connection is for another host");
+        return false;
+    }
+    if (open_target(tunnel_named(v->node, host), ret))
+        return true;
+    if (is_named)
+        return token_target(v, h, host, NULL, ret);
+    if (!name_parse_path(h->target, &path))
+        return token_target(v, h, NULL, NULL, ret);
+    if (!open_target(tunnel_find(v->node, path.sandbox, path.port), ret) && !token_target(v, h, NULL, &path, ret))
+        return false;
+    (void)snprintf(ret->prefix, sizeof ret->prefix, "%.*s", (int)path.len, h->target);
+    return true;
+}
+
+static bool write_head(struct visit *v, const struct h1_head *h, const struct target *t)
+{
+    const char *rest = h->target + strlen(t->prefix);
+    auto_free char *target = mem_printf("%s%s", rest[0] == '/' || t->prefix[0] == '\0' ? "" : "/", rest);
     char peer[64];
 
     peer_text(v, peer, sizeof peer);
-    buf_addf(&v->out, "%s %s HTTP/1.1\r\n", h->method, h->target);
-    for (size_t i = 0; i < h->nfields; i++) {
-        const struct http_header *f = &h->fields[i];
-        if (strcmp(f->name, "cookie") == 0)
-            put_cookies(&v->out, f->value);
-        else if (!is_ours(f->name) && f != token)
-            buf_addf(&v->out, "%s: %s\r\n", f->name, f->value);
-    }
-    buf_addf(&v->out, "x-forwarded-for: %s\r\nx-forwarded-proto: %s\r\nx-forwarded-host: %s\r\n", peer,
-             net_conn_is_tls(v->side[CLIENT]) ? "https" : "http", h->authority);
-    if (p->metadata[0] != '\0')
-        buf_addf(&v->out, "x-verified-user-data: %s\r\n", p->metadata);
-    buf_addf(&v->out, "connection: %s\r\n\r\n", h->has_upgrade ? "upgrade" : "close");
+    const struct proxy_head x = {.target = target, .peer = peer, .prefix = t->prefix, .metadata = t->pass != NULL ? t->pass->metadata : "",
+                                 .is_tls = net_conn_is_tls(v->side[CLIENT])};
+    proxy_head_write(&v->out, h, &x);
+    return !v->out.failed;
 }
 
 static void dial(struct visit *v);
@@ -217,8 +216,7 @@ static void on_head(struct visit *v, size_t len)
 {
     auto_free struct h1_head *h = mem_zalloc(sizeof *h);
     auto_free char *text = mem_dup(v->in.data, len);
-    char token[PASS_TOKEN + 1];
-    const struct http_header *field;
+    struct target t;
     const char *why;
     struct err e;
 
@@ -227,26 +225,22 @@ static void on_head(struct visit *v, size_t len)
         answer(v, -r, "Bad Request", why);
         return;
     }
-    if (!find_token(h, token, sizeof token, &field)) {
-        answer(v, 401, "Unauthorized", "a connect token is needed: authorization: Bearer <token>");
+    if (!find_target(v, h, &t))
         return;
-    }
-    const struct pass *p = pass_use(v->node, token, &e);
-    if (p == NULL) {
-        answer(v, e.code == ERR_UNAUTHENTICATED ? 401 : 500, "Unauthorized", e.message);
-        return;
-    }
-    if (!allow_has(&p->allow, (const struct sockaddr *)&v->peer)) {
+    if (!allow_has(t.allow, (const struct sockaddr *)&v->peer)) {
         answer(v, 403, "Forbidden", "connections from this address are not allowed");
         return;
     }
-    write_head(v, h, p, field);
-    if (v->out.failed) {
+    if (t.pass != NULL && pass_count(v->node, t.pass, &e) < 0) {
+        answer(v, 500, "Internal Server Error", e.message);
+        return;
+    }
+    if (!write_head(v, h, &t)) {
         answer(v, 431, "Request Header Fields Too Large", "the head is too large");
         return;
     }
-    (void)snprintf(v->sandbox, sizeof v->sandbox, "%s", p->sandbox);
-    v->port = p->port;
+    (void)snprintf(v->sandbox, sizeof v->sandbox, "%s", t.sandbox);
+    v->port = t.port;
     v->is_upgrade = h->has_upgrade;
     v->body = h->is_chunked ? BODY_CHUNKED : h->content_length > 0 ? BODY_LENGTH : BODY_NONE;
     v->left = h->content_length > 0 ? (uint64_t)h->content_length : 0;
@@ -254,6 +248,7 @@ static void on_head(struct visit *v, size_t len)
     memmove(v->in.data, v->in.data + len, v->in.len - len);
     v->in.len -= len;
     loop_timer_clear(v->timer);
+    net_conn_set_patient(v->side[CLIENT]);      /* it may have ended its direction already */
     net_conn_pause(v->side[CLIENT], true);
     dial(v);
 }
@@ -276,6 +271,25 @@ static void on_head_bytes(struct net_conn *c, const uint8_t *p, size_t n, void *
         answer(v, (int)-len, "Bad Request", "the head cannot be read");
     else if (len > 0)
         on_head(v, (size_t)len);
+}
+
+/* The name of a port that is open needs no HTTP: the connection is its. */
+static void on_secure(struct net_conn *c, void *ctx)
+{
+    struct visit *v = ctx;
+
+    net_conn_server_name(c, v->name);
+    struct tunnel *t = tunnel_named(v->node, v->name);
+    if (t == NULL)
+        return;
+    if (!allow_has(&t->allow, (const struct sockaddr *)&v->peer)) {
+        log_info("tunnel.refused", "sandbox=%s port=%u cause=\"address is not allowed\"", t->sandbox, t->port);
+        visit_free(v);
+        return;
+    }
+    v->side[CLIENT] = NULL;
+    visit_free(v);
+    flow_adopt(t, c);
 }
 
 static void on_head_end(struct net_conn *c, int sys_errno, void *ctx)
@@ -452,7 +466,7 @@ static void dial(struct visit *v)
 
 void visit_start(struct node *n, int fd, const struct sockaddr *peer, struct net_tls *tls)
 {
-    static const struct net_conn_ops ops = {.on_read = on_head_bytes, .on_end = on_head_end};
+    static const struct net_conn_ops ops = {.on_read = on_head_bytes, .on_secure = on_secure, .on_end = on_head_end};
     size_t count = 0;
 
     for (const struct visit *v = n->visits; v != NULL; v = v->next)

@@ -1,7 +1,7 @@
 /*
- * proxy.h - HTTP/1.1 to a port of a sandbox for who shows a connect token
+ * proxy.h - the port that all sandboxes share: TLS by name, and HTTP/1.1 by name, by path or for who shows a connect token
  *
- * Listens on the first port of conf.tunnel_listen, with TLS and without. The token is in `authorization: Bearer`, in
+ * Listens on the first port of conf.tunnel_listen, with TLS and without. A token is in `authorization: Bearer`, in
  * `x-quicksand-token` or in the cookie `quicksand_token`, and does not go further than here.
  */
 #ifndef QS_NODE_TUNNEL_PROXY_H

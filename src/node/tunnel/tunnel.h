@@ -1,8 +1,9 @@
 /*
  * tunnel.h - ways from outside to servers inside sandboxes
  *
- * A tunnel leads from a port of this machine to a port of one sandbox: with TLS that ends here, and, if asked for, from a
- * second port without. The bytes are not looked at. The monitor dials inside, so a sandbox without network has tunnels too.
+ * A tunnel leads from a port of this machine, or from a host name on the one port that all such share, to a port of one
+ * sandbox: with TLS that ends here, and, if asked for, from a port of its own without. Bytes are not looked at, but for HTTP/2
+ * by name, where every request has to be for that name. The monitor dials inside, so a sandbox without network has tunnels too.
  *
  * Tunnels are kept in data_dir/node/.tunnels and come back with their ports after a restart of the node. They end with
  * their sandbox, and with them every connection through them.
@@ -16,6 +17,7 @@
 #include "node/tunnel/range.h"
 
 struct flow;
+struct net_conn;
 struct net_tls;
 
 struct tunnel {
@@ -25,8 +27,11 @@ struct tunnel {
     uint16_t port;              /* inside */
     bool h2;                    /* TLS agrees on HTTP/2, else on HTTP/1.1 */
     bool raw;                   /* has the second port too */
+    char *host;                 /* asked for by name; owned, "" = none */
+    char *name;                 /* below conf.tunnel_domain; owned, "" = there is no domain */
     struct allow allow;         /* owned */
-    struct range_port *tls_port, *raw_port;     /* raw_port: NULL without `raw` */
+    struct range_port *tls_port;        /* NULL: it has a name */
+    struct range_port *raw_port;        /* NULL without `raw` */
     struct flow *flows;
 };
 
@@ -42,13 +47,19 @@ int tunnel_open(struct node *n, const char *sandbox, const Quicksand__Node__Port
 size_t tunnel_close(struct node *n, const char *sandbox, uint16_t port);
 /* Every way into the sandbox: tunnels, connect tokens, connections. */
 void tunnels_end(struct node *n, const char *sandbox);
-uint16_t tunnels_proxy_port(const struct node *n);      /* 0: there is none */
+uint16_t tunnels_shared_port(const struct node *n);     /* of names, paths and connect tokens, as clients reach it; 0: there is none */
+const struct tunnel *tunnel_find(const struct node *n, const char *sandbox, uint16_t port);    /* NULL: not open */
+struct tunnel *tunnel_named(const struct node *n, const char *host);
+/* The name under which TLS leads to it, "" = any. */
+const char *tunnel_host(const struct tunnel *t);
+uint16_t tunnel_tls_port(const struct tunnel *t);
 /* There are connections that keep their sandboxes from being idle. */
 void tunnels_wake(struct node *n);
 const struct tunnel *tunnel_next(const struct node *n, const char *sandbox, const struct tunnel *after);
 
-/* flow.c: one connection, whose descriptor it takes. */
+/* flow.c: one connection, whose descriptor it takes; or, by name, one whose TLS stands. */
 void flow_start(struct tunnel *t, int fd, struct net_tls *tls);
+void flow_adopt(struct tunnel *t, struct net_conn *client);
 void flows_cut(struct tunnel *t);
 
 #endif

@@ -16,6 +16,8 @@
 #include "node/certificate.h"
 #include "node/monitor_link.h"
 #include "node/query.h"
+#include "node/tunnel/certs.h"
+#include "node/tunnel/name.h"
 #include "node/tunnel/pass.h"
 #include "node/tunnel/proxy.h"
 #include "node/tunnel/tunnel.h"
@@ -26,11 +28,16 @@
 /* Whose sandbox has ended is found out, and a sandbox with open connections kept from being idle, this often. */
 #define SWEEP_MS 1000
 
+#define ALPN_H1 "\x08http/1.1"
+#define ALPN_H2 "\x02h2"
+
 struct tunnels {
     struct range range;
-    struct range_port *proxy;           /* the first port of the range */
+    struct range_port *shared;          /* the first port of the range */
     struct tunnel *first;
-    struct net_tls *tls1, *tls2;        /* for HTTP/1.1, for HTTP/2 */
+    struct map by_name;
+    struct certs *certs;
+    struct net_tls *tls1, *tls2, *tls_names;    /* of ports for HTTP/1.1, for HTTP/2, of the shared one */
     struct loop_timer *sweep;
     struct query *ask;                  /* about the sandbox of the sweep */
     char asked[ID_SIZE];
@@ -58,11 +65,11 @@ static void on_tls_accepted(int fd, const struct sockaddr *peer, void *arg)
     accepted(t, fd, peer, t->h2 ? t->node->tunnels->tls2 : t->node->tunnels->tls1);
 }
 
-static void on_proxy_accepted(int fd, const struct sockaddr *peer, void *arg)
+static void on_shared_accepted(int fd, const struct sockaddr *peer, void *arg)
 {
     struct node *n = arg;
 
-    visit_start(n, fd, peer, n->tunnels->tls1);
+    visit_start(n, fd, peer, n->tunnels->tls_names);
 }
 
 static void on_raw_accepted(int fd, const struct sockaddr *peer, void *arg)
@@ -74,7 +81,15 @@ static void on_raw_accepted(int fd, const struct sockaddr *peer, void *arg)
 
 static void tunnel_free(struct tunnel *t)
 {
+    struct map *names = &t->node->tunnels->by_name;
+
     flows_cut(t);
+    for (int i = 0; i < 2; i++) {
+        char *name = i == 0 ? t->host : t->name;
+        if (name != NULL && map_get(names, name) == t)
+            (void)map_del(names, name);
+        free(name);
+    }
     range_give(t->tls_port);
     range_give(t->raw_port);
     allow_done(&t->allow);
@@ -91,7 +106,20 @@ static struct tunnel *find(const struct node *n, const char *sandbox, uint16_t p
 
 static bool is_same(const struct tunnel *a, const struct tunnel *b)
 {
-    return a->h2 == b->h2 && a->raw == b->raw && allow_is_same(&a->allow, &b->allow);
+    return a->h2 == b->h2 && a->raw == b->raw && strcmp(a->host, b->host) == 0 && allow_is_same(&a->allow, &b->allow);
+}
+
+static int take_names(struct tunnel *t, struct err *e)
+{
+    struct map *names = &t->node->tunnels->by_name;
+
+    if (t->host[0] != '\0' && map_get(names, t->host) != NULL)
+        return err_param(e, ERR_CONFLICT, "host", "host '%s' leads to a port already", t->host);
+    if (t->host[0] != '\0')
+        (void)map_put(names, t->host, t);
+    if (t->name[0] != '\0')
+        (void)map_put(names, t->name, t);
+    return 0;
 }
 
 /* The ports may be those of the last run, or 0. */
@@ -99,16 +127,36 @@ static int take_ports(struct tunnel *t, uint16_t tls_port, uint16_t raw_port, st
 {
     struct tunnels *all = t->node->tunnels;
 
-    t->tls_port = range_take(&all->range, tls_port, t->node->loop, on_tls_accepted, t, e);
-    if (t->tls_port == NULL)
+    if (take_names(t, e) < 0)
         return -1;
+    if (t->host[0] == '\0' && t->name[0] == '\0') {
+        t->tls_port = range_take(&all->range, tls_port, t->node->loop, on_tls_accepted, t, e);
+        if (t->tls_port == NULL)
+            return -1;
+    }
     if (!t->raw)
         return 0;
     t->raw_port = range_take(&all->range, raw_port, t->node->loop, on_raw_accepted, t, e);
     return t->raw_port != NULL ? 0 : -1;
 }
 
-/* `t` is whole but for its ports; it is consumed. */
+/* "" for `host`: none. */
+static struct tunnel *tunnel_new(struct node *n, const char *sandbox, uint16_t port, const char *host)
+{
+    struct tunnel *t = mem_zalloc(sizeof *t);
+    char name[NET_TLS_NAME] = "";
+
+    t->node = n;
+    (void)snprintf(t->sandbox, sizeof t->sandbox, "%s", sandbox);
+    t->port = port;
+    if (n->conf.tunnel_domain[0] != '\0')
+        name_host(n->conf.tunnel_domain, sandbox, port, name);
+    t->name = mem_strdup(name);
+    t->host = mem_strdup(host);
+    return t;
+}
+
+/* `t` is whole but for its names and ports; it is consumed. */
 static struct tunnel *add(struct tunnel *t, uint16_t tls_port, uint16_t raw_port, struct err *e)
 {
     struct tunnels *all = t->node->tunnels;
@@ -129,14 +177,16 @@ static int save(struct node *n, struct err *e);
 
 int tunnel_open(struct node *n, const char *sandbox, const Quicksand__Node__Port *p, const struct tunnel **ret, struct err *e)
 {
+    char host[NET_TLS_NAME] = "";
+
     if (n->tunnels->range.n == 0)
         return err_set(e, ERR_UNSUPPORTED, "this node has no ports for tunnels: tunnel_listen is empty or all of it is taken");
     if (p->port < 1 || p->port > 65535)
         return err_param(e, ERR_INVALID, "port", "port %u is not from 1 to 65535", p->port);
-    struct tunnel *t = mem_zalloc(sizeof *t);
-    t->node = n;
-    (void)snprintf(t->sandbox, sizeof t->sandbox, "%s", sandbox);
-    t->port = (uint16_t)p->port;
+    if (p->host != NULL && p->host[0] != '\0' &&
+        (name_check("host", p->host, n->conf.tunnel_domain, host, e) < 0 || certs_check(n->tunnels->certs, host, e) < 0))
+        return -1;
+    struct tunnel *t = tunnel_new(n, sandbox, (uint16_t)p->port, host);
     t->h2 = p->h2;
     t->raw = p->raw;
     struct tunnel *old = find(n, sandbox, t->port);
@@ -191,9 +241,31 @@ void tunnels_end(struct node *n, const char *sandbox)
     visits_cut(n, sandbox);
 }
 
-uint16_t tunnels_proxy_port(const struct node *n)
+uint16_t tunnels_shared_port(const struct node *n)
 {
-    return n->tunnels->proxy != NULL ? n->tunnels->proxy->number : 0;
+    if (n->tunnels->shared == NULL)
+        return 0;
+    return n->conf.tunnel_public_port != 0 ? (uint16_t)n->conf.tunnel_public_port : n->tunnels->shared->number;
+}
+
+const struct tunnel *tunnel_find(const struct node *n, const char *sandbox, uint16_t port)
+{
+    return find(n, sandbox, port);
+}
+
+struct tunnel *tunnel_named(const struct node *n, const char *host)
+{
+    return host[0] != '\0' ? map_get(&n->tunnels->by_name, host) : NULL;
+}
+
+const char *tunnel_host(const struct tunnel *t)
+{
+    return t->host[0] != '\0' ? t->host : t->name;
+}
+
+uint16_t tunnel_tls_port(const struct tunnel *t)
+{
+    return t->tls_port != NULL ? t->tls_port->number : tunnels_shared_port(t->node);
 }
 
 void tunnels_wake(struct node *n)
@@ -214,8 +286,9 @@ const struct tunnel *tunnel_next(const struct node *n, const char *sandbox, cons
 
 static json_t *to_json(const struct tunnel *t)
 {
-    json_t *o = json_pack("{s:s, s:i, s:b, s:b, s:i, s:i}", "sandbox", t->sandbox, "port", (int)t->port, "h2", t->h2, "raw", t->raw,
-                          "tls_port", (int)t->tls_port->number, "raw_port", t->raw_port != NULL ? (int)t->raw_port->number : 0);
+    json_t *o = json_pack("{s:s, s:i, s:b, s:b, s:s, s:i, s:i}", "sandbox", t->sandbox, "port", (int)t->port, "h2", t->h2, "raw", t->raw,
+                          "host", t->host, "tls_port", t->tls_port != NULL ? (int)t->tls_port->number : 0, "raw_port",
+                          t->raw_port != NULL ? (int)t->raw_port->number : 0);
 
     allow_to_json(&t->allow, o);
     return o;
@@ -236,15 +309,12 @@ static void restore_one(struct node *n, const json_t *o)
 {
     const char *sandbox = json_string_value(json_object_get(o, "sandbox"));
     json_int_t port = json_integer_value(json_object_get(o, "port"));
-    struct tunnel *t;
+    const char *host = json_string_value(json_object_get(o, "host"));
     struct err e;
 
     if (sandbox == NULL || !id_is(sandbox, "sb-") || port < 1 || port > 65535)
         return;
-    t = mem_zalloc(sizeof *t);
-    t->node = n;
-    (void)snprintf(t->sandbox, sizeof t->sandbox, "%s", sandbox);
-    t->port = (uint16_t)port;
+    struct tunnel *t = tunnel_new(n, sandbox, (uint16_t)port, host != NULL ? host : "");
     t->h2 = json_is_true(json_object_get(o, "h2"));
     t->raw = json_is_true(json_object_get(o, "raw"));
     allow_from_json(&t->allow, o);
@@ -326,16 +396,50 @@ static void on_sweep(void *arg)
 
 /* --- life ------------------------------------------------------------------------------------ */
 
-static struct net_tls *make_tls(struct node *n, const char *protocol, struct err *e)
+static void choose_own(void *arg, const char *name, struct net_tls **ret_tls, const char **ret_alpn)
+{
+    struct node *n = arg;
+
+    *ret_tls = certs_get(n->tunnels->certs, "");
+}
+
+static void choose_by_name(void *arg, const char *name, struct net_tls **ret_tls, const char **ret_alpn)
+{
+    struct node *n = arg;
+    const struct tunnel *t = tunnel_named(n, name);
+
+    /* Names that nobody was given are strangers' words, and not looked for among files. */
+    bool is_known = t != NULL || name_is_below(name, n->conf.tunnel_domain);
+    *ret_tls = certs_get(n->tunnels->certs, is_known ? name : "");
+    *ret_alpn = t != NULL && t->h2 ? ALPN_H2 : ALPN_H1;
+}
+
+static struct net_tls *make_tls(struct node *n, net_tls_choose_cb choose, const char *protocol, struct err *e)
 {
     char cert[512], key[512];
 
     if (certificate_files(n, cert, key, sizeof cert, e) < 0)
         return NULL;
     struct net_tls *t = net_tls_server(cert, key, e);
-    if (t != NULL)
+    if (t != NULL) {
         net_tls_set_alpn(t, protocol);
+        net_tls_set_chooser(t, choose, n);
+    }
     return t;
+}
+
+static int check_domain(struct node *n, struct err *e)
+{
+    char *domain = n->conf.tunnel_domain, name[NET_TLS_NAME];
+
+    if (domain[0] == '\0')
+        return 0;
+    if (n->tunnels->range.n == 0)
+        return err_param(e, ERR_INVALID, "tunnel_domain", "tunnel_domain needs a port of tunnel_listen");
+    if (name_check("tunnel_domain", domain, "", name, e) < 0)
+        return -1;
+    memcpy(domain, name, strlen(name) + 1);     /* as long as it was, or shorter */
+    return 0;
 }
 
 int tunnels_new(struct node *n, struct err *e)
@@ -344,17 +448,20 @@ int tunnels_new(struct node *n, struct err *e)
 
     n->tunnels = all;
     all->sweep = loop_timer_new(n->loop, on_sweep, n);
+    map_init(&all->by_name);
     passes_new(n);
-    if (range_open(&all->range, n->conf.tunnel_listen, e) < 0)
+    if (range_open(&all->range, n->conf.tunnel_listen, e) < 0 || check_domain(n, e) < 0)
         return -1;
     if (all->range.n == 0)
         return 0;
-    all->tls1 = make_tls(n, "\x08http/1.1", e);
-    all->tls2 = all->tls1 != NULL ? make_tls(n, "\x02h2", e) : NULL;
-    if (all->tls2 == NULL)
+    all->certs = certs_new(n, e);
+    all->tls1 = all->certs != NULL ? make_tls(n, choose_own, ALPN_H1, e) : NULL;
+    all->tls2 = all->tls1 != NULL ? make_tls(n, choose_own, ALPN_H2, e) : NULL;
+    all->tls_names = all->tls2 != NULL ? make_tls(n, choose_by_name, ALPN_H1, e) : NULL;
+    if (all->tls_names == NULL)
         return -1;
-    all->proxy = range_take(&all->range, 0, n->loop, on_proxy_accepted, n, e);
-    if (all->proxy == NULL)
+    all->shared = range_take(&all->range, 0, n->loop, on_shared_accepted, n, e);
+    if (all->shared == NULL)
         return -1;
     restore(n);
     return 0;
@@ -378,6 +485,9 @@ void tunnels_free(struct node *n)
     range_close(&all->range);
     net_tls_free(all->tls1);
     net_tls_free(all->tls2);
+    net_tls_free(all->tls_names);
+    certs_free(all->certs);
+    map_done(&all->by_name);
     free(all);
     n->tunnels = NULL;
 }
