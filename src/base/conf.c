@@ -61,6 +61,7 @@ void conf_defaults(struct conf *c)
         .listen = "127.0.0.1:7070",
         .router_listen = "127.0.0.1:7071",
         .tunnel_listen = "127.0.0.1:7100-7163",
+        .tunnel_public_port = 0,
         .user_control = "quicksand",
         .user_node = "quicksand-node",
         .user_egress = "quicksand-egress",
