@@ -248,6 +248,15 @@ def test_few_process_numbers(host):
         assert checks["processes"]["found"].startswith(f"kernel.pid_max = {here}")
 
 
+def test_few_files_for_the_whole_host(host):
+    """The setting is the host's own and is left alone: what is said must fit what it is."""
+    home, conf = host
+    here = int(pathlib.Path("/proc/sys/fs/file-max").read_text())
+    checks, _ = examine(home, conf)
+    assert checks["files_of_all"]["state"] == ("ok" if here >= 1000000 else "degraded")
+    assert checks["files_of_all"]["found"] == f"fs.file-max = {here}"
+
+
 def test_a_file_system_without_id_maps(host):
     home, conf = host
     checks, _ = examine(home, {**conf, "data_dir": "/proc/sys"})

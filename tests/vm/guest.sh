@@ -35,6 +35,8 @@ modprobe loop
 modprobe fuse
 ip link set lo up
 hostname vm
+# As systemd sets it; else one test that opens all it may uses up the machine's.
+echo 9223372036854775807 >/proc/sys/fs/file-max
 ulimit -n 20000
 mkdir -p /report
 cd /src || say "no tree"

@@ -18,6 +18,7 @@
 #define MEMORY_LEAST_MB 256
 #define MEMORY_WANTED_MB 1024
 #define FILES_LEAST 1024
+#define FILES_HOST 1000000      /* of all processes together; some hundred MiB of memory's worth */
 #define FILES_EACH 3            /* descriptors that the busiest daemon has for a sandbox */
 #define PROCESSES_EACH 8        /* of a sandbox at work, with its monitor and init */
 #define YEAR_LEAST 2025
@@ -60,6 +61,18 @@ static void files(struct doctor *d)
                    d->conf.max_sandboxes, (uint64_t)wanted);
     else
         doctor_ok(d, "open_files", "hard limit of %" PRIu64, (uint64_t)l.rlim_max);
+}
+
+/* Root may go beyond it, so that our own daemons and the programs in sandboxes are the first who are refused. */
+static void files_of_all(struct doctor *d)
+{
+    long long most = doctor_number("/proc/sys/fs/file-max");
+
+    if (most >= 0 && most < FILES_HOST)
+        doctor_bad(d, "files_of_all", FINDING_DEGRADED, "one sandbox that opens all it may leaves no file for the others (ENFILE)",
+                   "sysctl -w fs.file-max=9223372036854775807, which is what systemd sets", "fs.file-max = %lld", most);
+    else
+        doctor_ok(d, "files_of_all", "fs.file-max = %lld", most);
 }
 
 static void processes(struct doctor *d)
@@ -171,6 +184,7 @@ void doctor_check_machine(struct doctor *d)
 {
     memory(d);
     files(d);
+    files_of_all(d);
     processes(d);
     users(d);
     ids(d);

@@ -34,8 +34,9 @@
 
 #define TTY_GID 5
 #define TERMINALS_MAX "128"
-/* Init is never killed for want of memory, because its sandbox would go with it; each command raises its own score (init/spawn.c). */
-#define OOM_SCORE "-1000"
+/* What each command gives itself (init/spawn.c), and on the older scale what nothing is killed by (proc(5)). */
+#define OOM_COMMAND "500"
+#define OOM_NEVER "-17"
 /* Building gives way to sandboxes at work; monitor and init go on at the usual priority. */
 #define BUILD_NICE 5
 
@@ -219,18 +220,40 @@ static int start_init(struct parts *p, struct err *e)
     return 0;
 }
 
+static int oom_write(pid_t pid, const char *file, const char *text)
+{
+    char name[40];
+
+    snprintf(name, sizeof name, "/proc/%d/%s", (int)pid, file);
+    return fd_write_at(AT_FDCWD, name, text);
+}
+
+/*
+ * Init is never killed for want of memory, because its sandbox would go with it. What it starts must not be able to claim the
+ * same: a score written with CAP_SYS_RESOURCE is the least that the process and its children can go back to, except one that
+ * is written on the older scale (__set_oom_adj() of fs/proc/base.c, Linux 6.1). A root without that right, or a kernel without
+ * the older scale, leaves init as it is: it is then the last that is chosen.
+ */
+static int oom_spare_init(pid_t init)
+{
+    int r = oom_write(init, "oom_adj", OOM_NEVER);
+
+    if (r == -EACCES || r == -ENOENT)
+        return 0;
+    if (r == 0)
+        r = oom_write(init, "oom_score_adj", OOM_COMMAND);
+    return r < 0 ? r : oom_write(init, "oom_adj", OOM_NEVER);
+}
+
 /* Everything that needs the new user namespace and our privileges; then init may go on. */
 static int equip_init(struct parts *p, struct err *e)
 {
-    char name[40];
     int r = idmap_write(p->init_pid, p->base);
 
     if (r < 0)
         return err_sys(e, -r, "map the ids of slot %" PRIu32, p->slot);
-    snprintf(name, sizeof name, "/proc/%d/oom_score_adj", (int)p->init_pid);
-    /* Lowering needs a right that not every root has; then init is only the last that is chosen. */
-    r = fd_write_at(AT_FDCWD, name, OOM_SCORE);
-    if (r < 0 && r != -EACCES)
+    r = oom_spare_init(p->init_pid);
+    if (r < 0)
         return err_sys(e, -r, "set the OOM score of init");
     if (setpriority(PRIO_PROCESS, (id_t)p->init_pid, 0) < 0)
         return err_sys(e, errno, "set the priority of init");
