@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -68,6 +69,25 @@ const char *table_text(const json_t *v)
     const char *text = json_string_value(json_is_array(v) ? json_array_get(v, 0) : v);
 
     return text != NULL ? text : "";
+}
+
+void table_time(const json_t *at, char *out, size_t size)
+{
+    double when = json_number_value(at);
+    time_t s = (time_t)when;
+    struct tm tm;
+    char text[32];
+
+    (void)gmtime_r(&s, &tm);
+    (void)strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &tm);
+    (void)snprintf(out, size, "%s.%03d", text, (int)((when - (double)s) * 1000 + 0.5) % 1000);
+}
+
+void table_json_line(const json_t *v)
+{
+    auto_free char *text = json_dumps(v, JSON_COMPACT | JSON_REAL_PRECISION(16));
+
+    printf("%s\n", text != NULL ? text : "null");
 }
 
 void table_json(const json_t *v)

@@ -147,3 +147,22 @@ void network_set(struct core *c, const char *id, const json_t *policy, bool keep
     (void)node_unary(c, "SetNetwork", &rq.base, &quicksand__node__network_status__descriptor, ASK_TIMEOUT_MS, true,
                      on_answer, ask_new(fn, ctx));
 }
+
+struct node_call *network_log(struct core *c, const char *id, uint64_t after, uint32_t limit, uint64_t wait_ms, node_reply_fn fn,
+                              void *ctx)
+{
+    Quicksand__Node__NetworkLogRequest rq = QUICKSAND__NODE__NETWORK_LOG_REQUEST__INIT;
+    struct err e;
+
+    if (check(c, id, false, &e) < 0) {
+        fn(ctx, NULL, &e);
+        return NULL;
+    }
+    rq.sandbox_id = (char *)(uintptr_t)id;
+    rq.has_after = rq.has_limit = rq.has_wait_ms = true;
+    rq.after = after;
+    rq.limit = limit;
+    rq.wait_ms = wait_ms;
+    return node_unary(c, "NetworkLog", &rq.base, &quicksand__node__network_log_response__descriptor, ASK_TIMEOUT_MS + wait_ms, true,
+                      fn, ctx);
+}

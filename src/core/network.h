@@ -21,5 +21,11 @@ typedef void (*network_fn)(void *ctx, const Quicksand__Node__NetworkStatus *s, c
 void network_get(struct core *c, const char *id, network_fn fn, void *ctx);
 /* Replaces it; with `keep`, open connections stay open whatever it says. Of the status only the revision is set. */
 void network_set(struct core *c, const char *id, const json_t *policy, bool keep, network_fn fn, void *ctx);
+/*
+ * Lines of the log of decisions after number `after`; with wait_ms, once there is one. The reply is a NetworkLogResponse.
+ * NULL: answered already.
+ */
+struct node_call *network_log(struct core *c, const char *id, uint64_t after, uint32_t limit, uint64_t wait_ms, node_reply_fn fn,
+                              void *ctx);
 
 #endif

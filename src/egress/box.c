@@ -17,8 +17,6 @@
 #define SO_NETNS_COOKIE 71
 #endif
 
-#define TOLD_A_SECOND 20        /* denials of a sandbox that the node is told of at once; all are counted */
-
 static int get(int fd, int option, int *ret)
 {
     socklen_t n = sizeof *ret;
@@ -128,6 +126,7 @@ struct box *box_attach(struct egress *g, const struct egress_policy *m, int *tcp
         b->egress = g;
         b->tcp = b->udp = -1;
         b->pause = loop_timer_new(g->loop, on_pause_over, b);
+        b->status.totals = b->told = m->totals;
         (void)snprintf(b->id, sizeof b->id, "%s", m->sandbox);
         (void)map_put(&g->boxes, b->id, b);
     }
@@ -163,6 +162,7 @@ void box_detach(struct box *b)
     dns_cancel(b);
     names_cancel_all(b);
     names_free(b->names);
+    box_tell_rest(b);
     policy_done(&b->policy);
     (void)map_del(&b->egress->boxes, b->id);
     free(b);
@@ -177,46 +177,4 @@ void boxes_done(struct egress *g)
     while (map_next(&g->boxes, &it, &id, &value))
         box_detach(value);
     map_done(&g->boxes);
-}
-
-static void rule_text(const struct policy *p, int rule, char out[LIMIT_NAME + 1])
-{
-    if (rule < 0 || (uint32_t)rule >= p->nrules)
-        out[0] = '\0';
-    else if (p->rules[rule].name[0] != '\0')
-        (void)snprintf(out, LIMIT_NAME + 1, "%s", p->rules[rule].name);
-    else
-        (void)snprintf(out, LIMIT_NAME + 1, "#%d", rule + 1);
-}
-
-void box_deny(struct box *b, enum egress_reason reason, enum policy_protocol protocol, const struct address *to,
-              uint16_t port, const char *name, int rule)
-{
-    struct egress_status *s = &b->status;
-    uint8_t out[512];
-
-    if (s->ndenials == EGRESS_DENIALS)
-        memmove(&s->denials[0], &s->denials[1], (EGRESS_DENIALS - 1) * sizeof s->denials[0]);
-    else
-        s->ndenials++;
-    struct egress_denial *d = &s->denials[s->ndenials - 1];
-    *d = (struct egress_denial){
-        .seq = ++s->denied,
-        .when_ms = clock_wall_ms(),
-        .reason = (uint8_t)reason,
-        .protocol = (uint8_t)protocol,
-        .port = port,
-    };
-    if (to != NULL)
-        d->to = *to;
-    if (name != NULL)
-        (void)snprintf(d->name, sizeof d->name, "%s", name);
-    rule_text(&b->policy, rule, d->rule);
-    int64_t second = clock_boot_ms() / 1000;
-    if (second != b->told_second) {
-        b->told_second = second;
-        b->told = 0;
-    }
-    if (b->told++ < TOLD_A_SECOND)
-        links_tell(b->egress, EGRESS_DENIED, out, egress_denied_encode(b->id, d, out, sizeof out));
 }

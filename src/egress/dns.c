@@ -134,7 +134,7 @@ static void query(struct box *b, const uint8_t *bytes, size_t n, const struct so
 
     if (code < 0)
         return;
-    b->status.queries++;
+    b->status.totals.queries++;
     if (code != DNS_NOERROR) {
         answer(b, from, from_len, &q, code, NULL, 0, 0);
         return;

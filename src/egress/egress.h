@@ -3,7 +3,7 @@
  *
  * A box is a sandbox with a network: its two sockets, its policy, its counters. A flow is one connection out of it. Who calls
  * whom: link.c (the node's messages) -> box.c; the loop -> flow.c (a connection until it is decided) -> dial.c (to where it
- * may go) -> relay.c (bytes); the loop -> dns.c (queries) -> names.c (what names lead to) -> resolve.c (the host's
+ * may go) -> relay.c (bytes); whoever decides -> decisions.c (counts, and the log that the node keeps); the loop -> dns.c (queries) -> names.c (what names lead to) -> resolve.c (the host's
  * resolvers). hello.c, head.c, scan.c and dns_wire.c read strangers' bytes and know nothing else.
  */
 #ifndef QS_EGRESS_EGRESS_H
@@ -34,6 +34,7 @@ struct egress {
     struct resolver *resolver;
     struct link_server *links;
     struct map boxes;               /* sandbox id -> box, owned */
+    struct loop_timer *totals_timer;    /* the node is told what has changed */
     uint64_t own_netns;             /* cookie of the host's namespace */
 };
 
@@ -41,6 +42,7 @@ struct flow;
 struct dial;
 struct dns_pending;
 struct lookup;
+struct teller;
 
 struct box {
     struct egress *egress;
@@ -60,8 +62,8 @@ struct box {
     struct lookup *lookups;         /* under way */
     struct name_cache *names;       /* made when first used */
     struct egress_status status;    /* counters and the last denials; revision and flows_now are filled when asked */
-    int64_t told_second;            /* denials told to the node in this second */
-    unsigned told;
+    struct teller *teller;          /* made when first used */
+    struct egress_totals told;      /* what the node knows */
 };
 
 enum flow_state {
@@ -98,6 +100,7 @@ struct flow {
     bool watched;                   /* every request is looked at: `scan` is set up */
     char name[POLICY_DOMAIN_MAX + 1];   /* "" = none */
     int rule;                       /* that allowed it */
+    int logged;                     /* the first rule of action log that matched when it was last asked about, or -1 */
     struct address dialled;
     uint8_t *first;                 /* bytes read before the decision; owned */
     size_t first_len;
@@ -118,14 +121,18 @@ struct box *box_attach(struct egress *g, const struct egress_policy *m, int *tcp
 int box_policy(struct egress *g, const struct egress_policy *m, struct err *e);
 void box_detach(struct box *b);
 void boxes_done(struct egress *g);
-/* Notes what did not go out. `rule` -1: none matched; to and name may be NULL. */
+/* decisions.c: notes what did not go out. `rule` -1: none matched; to and name may be NULL. */
 void box_deny(struct box *b, enum egress_reason reason, enum policy_protocol protocol, const struct address *to,
               uint16_t port, const char *name, int rule);
+/* What goes out, and a rule of action log (`rule`) has matched. */
+void box_note(struct box *b, enum policy_protocol protocol, const struct address *to, uint16_t port, const char *name, int rule);
+void box_tell_totals(struct box *b);        /* to the node, if they have changed */
+void box_tell_rest(struct box *b);          /* and all that it was not told yet: the box ends */
 
 /* link.c */
 struct link_server *links_new(struct egress *g, int listener, uint32_t node_uid);
 void links_free(struct link_server *s);
-void links_tell(struct egress *g, uint16_t type, const void *p, size_t n);
+bool links_tell(struct egress *g, uint16_t type, const void *p, size_t n);     /* false: nobody was told */
 
 /* flow.c */
 void flow_accept(struct box *b);

@@ -163,7 +163,7 @@ void flow_failed(struct flow *f, const char *status, const char *why)
 {
     char text[512], address[ADDRESS_TEXT];
 
-    f->box->status.failed++;
+    f->box->status.totals.failed++;
     (void)snprintf(text, sizeof text, "quicksand: %s port %u: %s\n",
                    f->name[0] != '\0' ? f->name : address_text(&f->to, address), f->port, why);
     if (f->protocol == POLICY_HTTP)
@@ -182,6 +182,7 @@ static bool may_dial(struct flow *f, const struct address *to, int *ret_rule, en
 
     policy_ask(&f->box->policy, &pf, &v);
     *ret_rule = v.rule;
+    f->logged = v.logged;
     *ret_reason = EGRESS_BY_RULE;
     if (v.action != POLICY_ALLOW)
         return false;
@@ -210,7 +211,7 @@ static void dial_allowed(struct flow *f, const struct address *addresses, size_t
 {
     enum egress_reason reason = EGRESS_ADDRESS;
     const struct address *bad = NULL;
-    int rule = -1, bad_rule = -1;
+    int rule = -1, bad_rule = -1, logged = -1;
 
     f->naddresses = 0;
     for (size_t i = 0; i < n; i++) {
@@ -218,6 +219,7 @@ static void dial_allowed(struct flow *f, const struct address *addresses, size_t
         if (may_dial(f, &addresses[i], &rule, &why)) {
             f->addresses[f->naddresses++] = addresses[i];
             f->rule = rule;
+            logged = logged < 0 ? f->logged : logged;
         } else if (bad == NULL) {
             bad = &addresses[i];
             bad_rule = rule;
@@ -228,6 +230,8 @@ static void dial_allowed(struct flow *f, const struct address *addresses, size_t
         flow_refuse(f, reason, bad, bad_rule);
         return;
     }
+    if (logged >= 0)
+        box_note(f->box, (enum policy_protocol)f->protocol, &f->addresses[0], f->port, name_or_null(f), logged);
     if (addresses == &f->to && !address_is4(&f->to))
         add_older(f);
     dial_start(f);
@@ -252,14 +256,10 @@ static void decide(struct flow *f)
     const struct policy_flow pf = {
         .to = &f->to, .name = name_or_null(f), .port = f->port, .protocol = (enum policy_protocol)f->protocol};
     struct policy_verdict v;
-    char address[ADDRESS_TEXT];
 
     if (f->timer != NULL)
         loop_timer_clear(f->timer);
     policy_ask(&f->box->policy, &pf, &v);
-    if (v.logged >= 0)
-        log_info("egress.noted", "sandbox=%s rule=%d name=%s address=%s port=%u", f->box->id, v.logged + 1,
-                 f->name[0] != '\0' ? f->name : "-", address_text(&f->to, address), f->port);
     f->by_name = v.by_name;
     if (v.opens) {
         flow_refuse(f, EGRESS_METHOD, &f->to, v.rule);

@@ -174,13 +174,15 @@ static void on_connection(int listener, unsigned what, void *arg)
     log_warn("egress.refused", "links=%d", LINKS_MAX);
 }
 
-void links_tell(struct egress *g, uint16_t type, const void *p, size_t n)
+bool links_tell(struct egress *g, uint16_t type, const void *p, size_t n)
 {
     struct link_server *s = g->links;
+    bool told = false;
 
     for (size_t i = 0; s != NULL && n > 0 && i < LINKS_MAX; i++)
         if (s->links[i].fd >= 0)
-            (void)send_it(&s->links[i], type, 0, p, n);     /* a full socket: it is counted all the same */
+            told = send_it(&s->links[i], type, 0, p, n) == 0 || told;
+    return told;
 }
 
 struct link_server *links_new(struct egress *g, int listener, uint32_t node_uid)

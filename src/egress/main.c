@@ -25,6 +25,7 @@
 #endif
 
 #define LISTENER 3
+#define TOTALS_MS 2000      /* what a sudden end of this process may leave uncounted */
 
 /*
  * Sockets of both families to dial and to ask resolvers; messages with descriptors from the node; payloads by memfd; bytes
@@ -65,6 +66,18 @@ static uint64_t own_netns(void)
     return cookie;
 }
 
+static void on_totals(void *arg)
+{
+    struct egress *g = arg;
+    struct map_iter it = MAP_ITER;
+    const char *id;
+    void *value;
+
+    while (map_next(&g->boxes, &it, &id, &value))
+        box_tell_totals(value);
+    loop_timer_set(g->totals_timer, TOTALS_MS);
+}
+
 static int run(const struct conf *conf, struct err *e)
 {
     struct egress g = {0};
@@ -84,10 +97,13 @@ static int run(const struct conf *conf, struct err *e)
     loop_on_signal(g.loop, SIGTERM, on_stop, g.loop);
     loop_on_signal(g.loop, SIGINT, on_stop, g.loop);
     g.links = links_new(&g, LISTENER, node_uid);
+    g.totals_timer = loop_timer_new(g.loop, on_totals, &g);
+    loop_timer_set(g.totals_timer, TOTALS_MS);
     log_info("egress.ready", "user=%s", conf->user_egress);
     int r = loop_run(g.loop);
+    loop_timer_free(g.totals_timer);
+    boxes_done(&g);             /* which tells the last totals */
     links_free(take_ptr(&g.links));
-    boxes_done(&g);
     resolver_free(g.resolver);
     loop_free(g.loop);
     return r < 0 ? err_sys(e, -r, "run the event loop") : 0;

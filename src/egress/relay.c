@@ -167,7 +167,7 @@ static enum result pump_up(struct flow *f)
 {
     enum result r;
 
-    if (moved(f, &f->up, f->in, f->out, &f->box->status.sent, &r))
+    if (moved(f, &f->up, f->in, f->out, &f->box->status.totals.sent, &r))
         return r;
     for (int i = 0; i < CHUNKS_A_TURN && f->up.rest == NULL && !f->up.eof; i++) {
         if (f->watched && f->scan.state == SCAN_WAIT)
@@ -181,7 +181,7 @@ static enum result pump_up(struct flow *f)
         }
         f->up.eof = n == 0;
         f->up.bytes += (uint64_t)n;
-        f->box->status.sent += (uint64_t)n;
+        f->box->status.totals.sent += (uint64_t)n;
         if (f->watched) {
             if (put_watched(f, chunk, (size_t)n) == GONE)
                 return GONE;
@@ -210,7 +210,7 @@ static enum result pump_down(struct flow *f)
 {
     enum result r;
 
-    if (moved(f, &f->down, f->out, f->in, &f->box->status.received, &r))
+    if (moved(f, &f->down, f->out, f->in, &f->box->status.totals.received, &r))
         return r;
     for (int i = 0; i < CHUNKS_A_TURN && f->down.rest == NULL && !f->down.eof; i++) {
         ssize_t n = recv(f->out, chunk, sizeof chunk, 0);
@@ -222,7 +222,7 @@ static enum result pump_down(struct flow *f)
         }
         f->down.eof = n == 0;
         f->down.bytes += (uint64_t)n;
-        f->box->status.received += (uint64_t)n;
+        f->box->status.totals.received += (uint64_t)n;
         if (f->watched && f->scan.state == SCAN_WAIT)
             watch_answer(f, chunk, (size_t)n);
         if (put(f, &f->down, f->in, chunk, (size_t)n) < 0) {
@@ -291,7 +291,7 @@ void relay_start(struct flow *f)
     struct loop *l = f->box->egress->loop;
 
     f->state = FLOW_RELAY;
-    f->box->status.flows++;
+    f->box->status.totals.flows++;
     loop_timer_free(f->timer);
     f->timer = NULL;
     keep_alive(f->in);
@@ -306,7 +306,7 @@ void relay_start(struct flow *f)
     auto_free uint8_t *first = take_ptr(&f->first);
     size_t n = f->first_len;
     f->first_len = 0;
-    f->box->status.sent += n;
+    f->box->status.totals.sent += n;
     if (f->watched) {
         if (put_watched(f, first, n) == GONE)
             return;

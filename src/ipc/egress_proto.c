@@ -19,9 +19,32 @@ const char *egress_reason_name(enum egress_reason r)
         [EGRESS_BY_RULE] = "rule", [EGRESS_ADDRESS] = "address", [EGRESS_NAME] = "name",
         [EGRESS_MISMATCH] = "mismatch", [EGRESS_METHOD] = "method", [EGRESS_ENCRYPTED] = "encrypted-hello",
         [EGRESS_LIMIT] = "limit", [EGRESS_MALFORMED] = "malformed",
+        [EGRESS_NOTED] = "noted",
     };
 
     return r > 0 && r < EGRESS_REASONS_ ? names[r] : "?";
+}
+
+static void put_totals(struct wire_writer *w, const struct egress_totals *t)
+{
+    wire_put_u64(w, t->sent);
+    wire_put_u64(w, t->received);
+    wire_put_u64(w, t->flows);
+    wire_put_u64(w, t->failed);
+    wire_put_u64(w, t->queries);
+    wire_put_u64(w, t->denied);
+    wire_put_u64(w, t->noted);
+}
+
+static void get_totals(struct wire_reader *r, struct egress_totals *t)
+{
+    t->sent = wire_get_u64(r);
+    t->received = wire_get_u64(r);
+    t->flows = wire_get_u64(r);
+    t->failed = wire_get_u64(r);
+    t->queries = wire_get_u64(r);
+    t->denied = wire_get_u64(r);
+    t->noted = wire_get_u64(r);
 }
 
 size_t egress_policy_encode(const struct egress_policy *m, void *out, size_t size)
@@ -33,6 +56,10 @@ size_t egress_policy_encode(const struct egress_policy *m, void *out, size_t siz
     wire_put_u64(&w, m->revision);
     wire_put_bool(&w, m->keep);
     wire_put_bytes(&w, m->policy, m->policy_len);
+    wire_put_str(&w, m->name);
+    wire_put_u32(&w, m->version);
+    wire_put_bool(&w, m->follows);
+    put_totals(&w, &m->totals);
     return done(&w);
 }
 
@@ -46,6 +73,12 @@ int egress_policy_decode(struct egress_policy *ret, const void *p, size_t n)
     m.revision = wire_get_u64(&r);
     m.keep = wire_get_bool(&r);
     m.policy = wire_get_bytes(&r, LIMIT_POLICY_BYTES, &m.policy_len);
+    if (r.at < r.len) {         /* older ones on the node's disk end here */
+        wire_get_str(&r, m.name, sizeof m.name);
+        m.version = wire_get_u32(&r);
+        m.follows = wire_get_bool(&r);
+        get_totals(&r, &m.totals);
+    }
     if (!wire_end(&r) || !id_is(m.sandbox, "sb-"))
         return -EBADMSG;
     *ret = m;
@@ -113,13 +146,8 @@ size_t egress_status_encode(const struct egress_status *m, void *out, size_t siz
 
     wire_init(&w, out, size);
     wire_put_u64(&w, m->revision);
-    wire_put_u64(&w, m->sent);
-    wire_put_u64(&w, m->received);
-    wire_put_u64(&w, m->flows);
+    put_totals(&w, &m->totals);
     wire_put_u64(&w, m->flows_now);
-    wire_put_u64(&w, m->failed);
-    wire_put_u64(&w, m->queries);
-    wire_put_u64(&w, m->denied);
     wire_put_u32(&w, m->ndenials);
     for (uint32_t i = 0; i < m->ndenials; i++)
         put_denial(&w, &m->denials[i]);
@@ -133,13 +161,8 @@ int egress_status_decode(struct egress_status *ret, const void *p, size_t n)
     *ret = (struct egress_status){0};
     wire_read(&r, p, n);
     ret->revision = wire_get_u64(&r);
-    ret->sent = wire_get_u64(&r);
-    ret->received = wire_get_u64(&r);
-    ret->flows = wire_get_u64(&r);
+    get_totals(&r, &ret->totals);
     ret->flows_now = wire_get_u64(&r);
-    ret->failed = wire_get_u64(&r);
-    ret->queries = wire_get_u64(&r);
-    ret->denied = wire_get_u64(&r);
     ret->ndenials = wire_get_u32(&r);
     if (r.failed || ret->ndenials > EGRESS_DENIALS)
         return -EBADMSG;
@@ -148,24 +171,55 @@ int egress_status_decode(struct egress_status *ret, const void *p, size_t n)
     return wire_end(&r) ? 0 : -EBADMSG;
 }
 
-size_t egress_denied_encode(const char *sandbox, const struct egress_denial *m, void *out, size_t size)
+size_t egress_decision_encode(const char *sandbox, const struct egress_decision *m, void *out, size_t size)
 {
     struct wire_writer w;
 
     wire_init(&w, out, size);
     wire_put_str(&w, sandbox);
-    put_denial(&w, m);
+    put_denial(&w, &m->about);
+    wire_put_u8(&w, m->verdict);
+    wire_put_u64(&w, m->revision);
+    wire_put_u32(&w, m->count);
+    wire_put_u64(&w, m->missed);
     return done(&w);
 }
 
-int egress_denied_decode(char ret_sandbox[ID_SIZE], struct egress_denial *ret, const void *p, size_t n)
+int egress_decision_decode(char ret_sandbox[ID_SIZE], struct egress_decision *ret, const void *p, size_t n)
 {
     struct wire_reader r;
 
-    *ret = (struct egress_denial){0};
+    *ret = (struct egress_decision){0};
     wire_read(&r, p, n);
     wire_get_str(&r, ret_sandbox, ID_SIZE);
-    get_denial(&r, ret);
+    get_denial(&r, &ret->about);
+    ret->verdict = wire_get_u8(&r);
+    ret->revision = wire_get_u64(&r);
+    ret->count = wire_get_u32(&r);
+    ret->missed = wire_get_u64(&r);
+    if (ret->verdict != POLICY_ALLOW && ret->verdict != POLICY_DENY)
+        wire_fail(&r);
+    return wire_end(&r) && id_is(ret_sandbox, "sb-") ? 0 : -EBADMSG;
+}
+
+size_t egress_totals_encode(const char *sandbox, const struct egress_totals *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_str(&w, sandbox);
+    put_totals(&w, m);
+    return done(&w);
+}
+
+int egress_totals_decode(char ret_sandbox[ID_SIZE], struct egress_totals *ret, const void *p, size_t n)
+{
+    struct wire_reader r;
+
+    *ret = (struct egress_totals){0};
+    wire_read(&r, p, n);
+    wire_get_str(&r, ret_sandbox, ID_SIZE);
+    get_totals(&r, ret);
     return wire_end(&r) && id_is(ret_sandbox, "sb-") ? 0 : -EBADMSG;
 }
 

@@ -27,15 +27,30 @@ enum egress_type {
     EGRESS_STATUS_R,    /* struct egress_status */
     EGRESS_OK,          /* empty */
     EGRESS_ERROR,       /* struct egress_error */
-    EGRESS_DENIED,      /* egress -> node, tag 0: struct egress_denial, of str sandbox before it; may be left out under load */
+    EGRESS_DECISION,    /* egress -> node, tag 0: struct egress_decision, of str sandbox before it */
+    EGRESS_TOTALS,      /* egress -> node, tag 0: struct egress_totals, of str sandbox before it, when they have changed */
+};
+
+/* What a sandbox has used since it was made. The node keeps it and gives it back with EGRESS_ATTACH. */
+struct egress_totals {
+    uint64_t sent, received;    /* bytes of the sandbox, from it and to it */
+    uint64_t flows;             /* connections that went out */
+    uint64_t failed;            /* allowed, but could not be made */
+    uint64_t queries;           /* DNS */
+    uint64_t denied;
+    uint64_t noted;             /* allowed, and a rule of action log had matched */
 };
 
 struct egress_policy {
     char sandbox[ID_SIZE];
     uint64_t revision;          /* what EGRESS_STATUS_R says is in force */
     bool keep;                  /* open connections that the policy would not allow stay open */
+    char name[LIMIT_NAME + 1];  /* what control calls it, for the node: "" = nothing */
+    uint32_t version;
+    bool follows;               /* is replaced by later versions of the name */
     const uint8_t *policy;      /* ipc/policy_wire.h; borrowed */
     size_t policy_len;
+    struct egress_totals totals;        /* with EGRESS_ATTACH: where counting goes on, if egress has not counted yet */
 };
 
 struct egress_error {
@@ -55,6 +70,7 @@ enum egress_reason {
     EGRESS_ENCRYPTED,           /* an encrypted ClientHello, and the policy refuses those */
     EGRESS_LIMIT,               /* too many connections or queries */
     EGRESS_MALFORMED,
+    EGRESS_NOTED,               /* it did go out: a rule of action log matched */
     EGRESS_REASONS_
 };
 const char *egress_reason_name(enum egress_reason r);
@@ -70,13 +86,19 @@ struct egress_denial {
     char name[POLICY_DOMAIN_MAX + 1];   /* "" = none was said */
 };
 
+/* A line of the log: what was denied, or allowed and noted. Those that are alike and follow soon are one line with a count. */
+struct egress_decision {
+    struct egress_denial about;     /* seq: the number of the line, which the node gives; rule: of action log, if allowed */
+    uint8_t verdict;                /* POLICY_ALLOW, POLICY_DENY */
+    uint64_t revision;              /* of the policy that decided */
+    uint32_t count;
+    uint64_t missed;                /* others before this line that are in none: too many different ones */
+};
+
 struct egress_status {
     uint64_t revision;
-    uint64_t sent, received;    /* bytes of the sandbox, from it and to it */
-    uint64_t flows, flows_now;  /* connections that went out, and those open */
-    uint64_t failed;            /* allowed, but could not be made */
-    uint64_t queries;           /* DNS */
-    uint64_t denied;            /* all of them, with those not kept */
+    struct egress_totals totals;
+    uint64_t flows_now;             /* open */
     uint32_t ndenials;
     struct egress_denial denials[EGRESS_DENIALS];   /* the last ones, oldest first */
 };
@@ -87,8 +109,10 @@ size_t egress_error_encode(const struct egress_error *m, void *out, size_t size)
 int egress_error_decode(struct egress_error *ret, const void *p, size_t n);
 size_t egress_status_encode(const struct egress_status *m, void *out, size_t size);
 int egress_status_decode(struct egress_status *ret, const void *p, size_t n);
-size_t egress_denied_encode(const char *sandbox, const struct egress_denial *m, void *out, size_t size);
-int egress_denied_decode(char ret_sandbox[ID_SIZE], struct egress_denial *ret, const void *p, size_t n);
+size_t egress_decision_encode(const char *sandbox, const struct egress_decision *m, void *out, size_t size);
+int egress_decision_decode(char ret_sandbox[ID_SIZE], struct egress_decision *ret, const void *p, size_t n);
+size_t egress_totals_encode(const char *sandbox, const struct egress_totals *m, void *out, size_t size);
+int egress_totals_decode(char ret_sandbox[ID_SIZE], struct egress_totals *ret, const void *p, size_t n);
 /* "sb-..." alone. */
 size_t egress_ref_encode(const char *sandbox, void *out, size_t size);
 int egress_ref_decode(char ret[ID_SIZE], const void *p, size_t n);

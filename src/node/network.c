@@ -19,11 +19,12 @@
 #include "node/call.h"
 #include "node/egress_link.h"
 #include "node/monitor_link.h"
+#include "node/network_log.h"
 #include "node/ops.h"
 #include "sys/fd.h"
 
 #define DIRECTORY ".network"
-#define FILE_MAX_BYTES (LIMIT_POLICY_BYTES + 256)
+#define FILE_MAX_BYTES (LIMIT_POLICY_BYTES + 512)
 #define SOCKETS_MS 10000        /* the monitor answers at once */
 #define EGRESS_MS 10000
 #define STATUS_MS 2000
@@ -32,6 +33,7 @@
 struct network {
     struct node *node;
     struct egress_link *link;
+    struct network_log *log;
     int fd;                     /* data_dir/node/.network */
 };
 
@@ -98,6 +100,7 @@ static void on_sockets(void *arg, enum monitor_result res, const struct chan_msg
 {
     struct attach *a = arg;
     auto_free uint8_t *bytes = mem_alloc(FILE_MAX_BYTES);
+    struct egress_policy p;
     struct err bad;
 
     if (res == MONITOR_REPLY && (m->type != MON_NETWORK_R || m->nfds != 2)) {
@@ -111,13 +114,14 @@ static void on_sockets(void *arg, enum monitor_result res, const struct chan_msg
         return;
     }
     /* Read now, not before: another change may have come meanwhile. */
-    ssize_t n = load(a->network, a->sandbox, bytes);
-    if (n < 0) {
-        err_sys(&bad, (int)-n, "read the network policy of %s", a->sandbox);
+    if (load_policy(a->network, a->sandbox, bytes, &p, &bad) < 0) {
         attached(a, NULL, &bad);
         return;
     }
-    egress_call(a->network->link, EGRESS_ATTACH, bytes, (size_t)n, m->fds, 2, EGRESS_MS, attached, a);
+    network_log_get_totals(a->network->log, a->sandbox, &p.totals);
+    auto_free uint8_t *out = mem_alloc(FILE_MAX_BYTES);
+    size_t n = egress_policy_encode(&p, out, FILE_MAX_BYTES);
+    egress_call(a->network->link, EGRESS_ATTACH, out, n, m->fds, 2, EGRESS_MS, attached, a);
 }
 
 static struct attach *attach_new(struct network *w, const char *sandbox)
@@ -158,16 +162,35 @@ static void on_up(void *arg)
     (void)closedir(dir);
 }
 
+static bool is_known(const struct network *w, const char *sandbox)
+{
+    return faccessat(w->fd, sandbox, F_OK, 0) == 0;
+}
+
+static void on_decision(struct network *w, const char *sandbox, struct egress_decision *line)
+{
+    const struct egress_denial *d = &line->about;
+    char address[ADDRESS_TEXT];
+
+    network_log_add(w->log, sandbox, line);
+    if (line->verdict == POLICY_DENY)
+        log_info("denied", "sandbox=%s reason=%s protocol=%s name=%s address=%s port=%u rule=%s count=%u", sandbox,
+                 egress_reason_name(d->reason), policy_protocol_name(d->protocol), d->name[0] != '\0' ? d->name : "-",
+                 address_text(&d->to, address), d->port, d->rule[0] != '\0' ? d->rule : "-", line->count);
+}
+
+/* What is told of a sandbox that has been removed meanwhile is told to nobody. */
 static void on_event(void *arg, const struct chan_msg *m)
 {
-    char sandbox[ID_SIZE], address[ADDRESS_TEXT];
-    struct egress_denial d;
+    struct network *w = arg;
+    char sandbox[ID_SIZE];
+    struct egress_decision d;
+    struct egress_totals t;
 
-    if (m->type != EGRESS_DENIED || egress_denied_decode(sandbox, &d, m->data, m->len) < 0)
-        return;
-    log_info("denied", "sandbox=%s reason=%s protocol=%s name=%s address=%s port=%u rule=%s", sandbox,
-             egress_reason_name(d.reason), policy_protocol_name(d.protocol), d.name[0] != '\0' ? d.name : "-",
-             address_text(&d.to, address), d.port, d.rule[0] != '\0' ? d.rule : "-");
+    if (m->type == EGRESS_DECISION && egress_decision_decode(sandbox, &d, m->data, m->len) == 0 && is_known(w, sandbox))
+        on_decision(w, sandbox, &d);
+    else if (m->type == EGRESS_TOTALS && egress_totals_decode(sandbox, &t, m->data, m->len) == 0 && is_known(w, sandbox))
+        network_log_totals(w->log, sandbox, &t);
 }
 
 struct network *network_new(struct node *n, struct err *e)
@@ -187,6 +210,7 @@ struct network *network_new(struct node *n, struct err *e)
         free(w);
         return NULL;
     }
+    w->log = network_log_new(w->fd);
     (void)snprintf(path, sizeof path, "%s/egress.sock", n->conf.run_dir);
     w->link = egress_link_new(n->loop, path, on_up, on_event, w);
     return w;
@@ -197,6 +221,7 @@ void network_free(struct network *w)
     if (w == NULL)
         return;
     egress_link_free(w->link);
+    network_log_free(w->log);
     fd_close(&w->fd);
     free(w);
 }
@@ -210,8 +235,16 @@ static uint8_t *message(const char *sandbox, const Quicksand__Node__Network *m, 
         .keep = m->keep,
         .policy = m->policy.data,
         .policy_len = m->policy.len,
+        .version = m->version,
+        .follows = m->follows,
     };
     struct policy p;
+
+    if (m->name != NULL && strlen(m->name) >= sizeof out.name) {
+        err_param(e, ERR_INVALID, "network", "the name of the policy is too long");
+        return NULL;
+    }
+    (void)snprintf(out.name, sizeof out.name, "%s", m->name != NULL ? m->name : "");
 
     if (m->policy.len > LIMIT_POLICY_BYTES) {
         err_param(e, ERR_TOO_LARGE, "network", "the network policy has %zu bytes, at most %d are accepted",
@@ -251,8 +284,10 @@ int network_save(struct network *w, const char *sandbox, const Quicksand__Node__
 void network_remove(struct network *w, const char *sandbox)
 {
     uint8_t out[64];
+    int r = unlinkat(w->fd, sandbox, 0);
 
-    if (unlinkat(w->fd, sandbox, 0) < 0) {
+    network_log_remove(w->log, sandbox);
+    if (r < 0) {
         if (errno != ENOENT)
             log_warn("policy-not-removed", "sandbox=%s error=%s", sandbox, strerror(errno));
         return;
@@ -276,7 +311,7 @@ static int check(const struct network *w, const char *sandbox, struct err *e)
 {
     if (call_sandbox(sandbox, e) < 0)
         return -1;
-    if (faccessat(w->fd, sandbox, F_OK, 0) == 0)
+    if (is_known(w, sandbox))
         return 0;
     return err_param(e, ERR_CONFLICT, "network", "the network of sandbox %s is blocked for good", sandbox);
 }
@@ -304,6 +339,21 @@ void network_replace(struct op *op, const char *sandbox, const Quicksand__Node__
     egress_call(w->link, EGRESS_POLICY, bytes, n, NULL, 0, CHANGE_MS, on_changed, a);
 }
 
+/* A policy that somebody else has put there meanwhile is left alone. */
+static int check_follows(struct network *w, const Quicksand__Node__SetNetworkRequest *rq, struct err *e)
+{
+    auto_free uint8_t *bytes = mem_alloc(FILE_MAX_BYTES);
+    struct egress_policy now;
+
+    if (rq->if_follows == NULL)
+        return 0;
+    if (check(w, rq->sandbox_id, e) < 0 || load_policy(w, rq->sandbox_id, bytes, &now, e) < 0)
+        return -1;
+    if (now.follows && strcmp(now.name, rq->if_follows) == 0)
+        return 0;
+    return err_set(e, ERR_PRECONDITION, "the sandbox does not follow the policy %s", rq->if_follows);
+}
+
 void op_set_network(struct op *op)
 {
     const Quicksand__Node__SetNetworkRequest *rq = (Quicksand__Node__SetNetworkRequest *)op->rq;
@@ -311,6 +361,10 @@ void op_set_network(struct op *op)
 
     if (rq->network == NULL) {
         err_param(&e, ERR_INVALID, "network", "a policy is missing");
+        op_fail(op, &e);
+        return;
+    }
+    if (check_follows(op->node->network, rq, &e) < 0) {
         op_fail(op, &e);
         return;
     }
@@ -338,21 +392,27 @@ static void put_denials(Quicksand__Node__NetworkStatus *out, struct egress_statu
     out->denials = list;
 }
 
-static void put_counters(Quicksand__Node__NetworkStatus *out, const struct egress_status *s)
+static void put_counters(Quicksand__Node__NetworkStatus *out, const struct egress_totals *t)
 {
-    out->has_revision = out->has_sent = out->has_received = out->has_flows = out->has_flows_now = 1;
-    out->has_failed = out->has_queries = out->has_denied = 1;
-    out->revision = s->revision;
-    out->sent = s->sent;
-    out->received = s->received;
-    out->flows = s->flows;
-    out->flows_now = s->flows_now;
-    out->failed = s->failed;
-    out->queries = s->queries;
-    out->denied = s->denied;
+    out->has_sent = out->has_received = out->has_flows = out->has_failed = out->has_queries = out->has_denied = out->has_noted = 1;
+    out->sent = t->sent;
+    out->received = t->received;
+    out->flows = t->flows;
+    out->failed = t->failed;
+    out->queries = t->queries;
+    out->denied = t->denied;
+    out->noted = t->noted;
 }
 
-/* Without an answer of egress there are no counters; the policy is on disk all the same. */
+static void put_name(Quicksand__Node__NetworkStatus *out, const struct egress_policy *p)
+{
+    out->has_version = out->has_follows = p->name[0] != '\0';
+    out->name = p->name[0] != '\0' ? (char *)(uintptr_t)p->name : NULL;
+    out->version = p->version;
+    out->follows = p->follows;
+}
+
+/* Where egress does not answer, or has forgotten the sandbox because it ended, what it told last counts. */
 static void on_network_status(void *arg, const struct chan_msg *m, const struct err *e)
 {
     struct op *op = arg;
@@ -371,12 +431,16 @@ static void on_network_status(void *arg, const struct chan_msg *m, const struct 
         return;
     }
     if (e == NULL && m->type == EGRESS_STATUS_R && egress_status_decode(s, m->data, m->len) == 0) {
-        put_counters(&out, s);
+        out.revision = s->revision;
+        out.flows_now = s->flows_now;
         put_denials(&out, s, rows, list, texts);
     } else {
-        out.has_revision = 1;
         out.revision = p.revision;
+        network_log_get_totals(op->node->network->log, rq->sandbox_id, &s->totals);
     }
+    out.has_revision = out.has_flows_now = 1;
+    put_counters(&out, &s->totals);
+    put_name(&out, &p);
     out.has_policy = 1;
     out.policy = (ProtobufCBinaryData){p.policy_len, (uint8_t *)(uintptr_t)p.policy};
     op_reply(op, &out.base);
@@ -394,4 +458,15 @@ void op_get_network(struct op *op)
     }
     egress_call(op->node->network->link, EGRESS_STATUS, out, egress_ref_encode(rq->sandbox_id, out, sizeof out), NULL, 0,
                 STATUS_MS, on_network_status, op);
+}
+
+void op_network_log(struct op *op)
+{
+    const Quicksand__Node__NetworkLogRequest *rq = (Quicksand__Node__NetworkLogRequest *)op->rq;
+    struct err e;
+
+    if (check(op->node->network, rq->sandbox_id, &e) < 0)
+        op_fail(op, &e);
+    else
+        network_log_answer(op->node->network->log, op);
 }

@@ -19,6 +19,7 @@ void op_list(struct op *op);
 /* network.c */
 void op_set_network(struct op *op);
 void op_get_network(struct op *op);
+void op_network_log(struct op *op);
 /* exec.c */
 void op_exec_start(struct op *op);
 void op_exec_get(struct op *op);

@@ -19,6 +19,7 @@
     ONE(Update, update_request, op_update)                                              \
     ONE(SetNetwork, set_network_request, op_set_network)                                \
     ONE(GetNetwork, get_network_request, op_get_network)                                \
+    ONE(NetworkLog, network_log_request, op_network_log)                                \
     ONE(Destroy, destroy_request, op_destroy)                                           \
     ONE(ExecStart, exec_start_request, op_exec_start)                                   \
     ONE(ExecGet, exec_get_request, op_exec_get)                                         \

@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "base/policy.h"
+#include "ipc/egress_proto.h"
 #include "ipc/policy_wire.h"
 
 static struct address at(const char *text)
@@ -312,6 +313,62 @@ static void what_requests_cannot_have(void **state)
     policy_done(&p);
 }
 
+static void what_egress_tells(void **state)
+{
+    const struct egress_decision d = {
+        .about = {.seq = 7, .when_ms = 1700000000123, .reason = EGRESS_BY_RULE, .protocol = POLICY_TLS, .port = 443,
+                  .to = at("198.97.190.53"), .rule = "no-evil", .name = "evil.test"},
+        .verdict = POLICY_DENY, .revision = 3, .count = 12, .missed = 5,
+    };
+    const struct egress_totals t = {1, 2, 3, 4, 5, 6, 7};
+    const char *id = "sb-5EJ9F5jNp2WyUgNxhIo0Xy";
+    char whose[ID_SIZE];
+    struct egress_decision got;
+    struct egress_totals sums;
+    uint8_t out[1024];
+
+    size_t n = egress_decision_encode(id, &d, out, sizeof out);
+    assert_true(n > 0);
+    assert_int_equal(egress_decision_decode(whose, &got, out, n), 0);
+    assert_string_equal(whose, id);
+    assert_memory_equal(&got, &d, sizeof d);
+    for (size_t i = 0; i < n; i++)
+        assert_int_not_equal(egress_decision_decode(whose, &got, out, i), 0);
+    assert_int_not_equal(egress_decision_decode(whose, &got, out, n + 1), 0);
+    struct egress_decision bad = d;
+    bad.verdict = POLICY_LOG;
+    assert_int_not_equal(egress_decision_decode(whose, &got, out, egress_decision_encode(id, &bad, out, sizeof out)), 0);
+    bad = d;
+    bad.about.reason = 0;
+    assert_int_not_equal(egress_decision_decode(whose, &got, out, egress_decision_encode(id, &bad, out, sizeof out)), 0);
+
+    n = egress_totals_encode(id, &t, out, sizeof out);
+    assert_int_equal(egress_totals_decode(whose, &sums, out, n), 0);
+    assert_memory_equal(&sums, &t, sizeof t);
+    assert_int_not_equal(egress_totals_decode(whose, &sums, out, n - 1), 0);
+    assert_int_not_equal(egress_totals_decode(whose, &sums, out, egress_totals_encode("im-5EJ9F5jNp2WyUgNxhIo0Xy", &t, out, sizeof out)), 0);
+}
+
+/* A policy with its name, and one as the node wrote it before there were names. */
+static void policies_on_disk(void **state)
+{
+    const struct egress_policy m = {
+        .sandbox = "sb-5EJ9F5jNp2WyUgNxhIo0Xy", .revision = 9, .keep = true, .name = "prod", .version = 4, .follows = true,
+        .policy = (const uint8_t *)"rules", .policy_len = 5, .totals = {.sent = 100, .noted = 2}};
+    struct egress_policy got;
+    uint8_t out[256];
+
+    size_t n = egress_policy_encode(&m, out, sizeof out);
+    assert_int_equal(egress_policy_decode(&got, out, n), 0);
+    assert_string_equal(got.name, "prod");
+    assert_true(got.version == 4 && got.follows && got.totals.sent == 100 && got.totals.noted == 2);
+    size_t old = 4 + strlen(m.sandbox) + 8 + 1 + 4 + 5;
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(egress_policy_decode(&got, out, i) == 0, i == old);
+    assert_int_equal(egress_policy_decode(&got, out, old), 0);
+    assert_true(got.revision == 9 && got.keep && got.policy_len == 5 && got.name[0] == '\0' && !got.follows && got.totals.sent == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +377,7 @@ int main(void)
         cmocka_unit_test(the_first_rule_that_matches_decides), cmocka_unit_test(lists_of_modal),
         cmocka_unit_test(travels_and_is_checked), cmocka_unit_test(requests_decide_once_they_are_known),
         cmocka_unit_test(paths_are_read_in_one_way), cmocka_unit_test(what_requests_cannot_have),
+        cmocka_unit_test(what_egress_tells), cmocka_unit_test(policies_on_disk),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/modal/system_log.h"
 #include "api/modal/utf8.h"
+#include "api/shared/decision_reader.h"
 #include "api/shared/exec_reader.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -37,6 +39,10 @@ struct source {
     struct source *next;
     char id[ID_SIZE], sandbox[ID_SIZE], task[ID_SIZE];
     struct side side[2];
+    struct decision_reader *system;     /* NULL: not asked for */
+    uint64_t system_seq;                /* of the last line sent */
+    bool system_ending, system_over;
+    bool is_muted;                      /* output only tells when the sandbox ends */
 };
 
 struct follow {
@@ -55,6 +61,7 @@ static void follow_free(struct follow *f)
         struct source *next = s->next;
         for (int i = 0; i < 2; i++)
             exec_reader_free(s->side[i].reader);
+        decision_reader_free(s->system);
         free(s);
         s = next;
     }
@@ -70,13 +77,14 @@ static void put_entry(const struct follow *f, struct buf *out)
 {
     for (const struct source *s = f->sources; s != NULL; s = s->next) {
         if (f->is_one_stream)
-            (void)buf_addf(out, "%" PRIu64, s->side[s->side[0].reader == NULL].offset);
+            (void)buf_addf(out, "%" PRIu64, s->is_muted ? s->system_seq : s->side[s->side[0].reader == NULL].offset);
         else
-            (void)buf_addf(out, "%s:%" PRIu64 ":%" PRIu64 ";", s->id + 3, s->side[0].offset, s->side[1].offset);
+            (void)buf_addf(out, "%s:%" PRIu64 ":%" PRIu64 ":%" PRIu64 ";", s->id + 3, s->side[0].offset, s->side[1].offset,
+                           s->system_seq);
     }
 }
 
-static void send_batch(struct follow *f, const struct side *s, const struct buf *text, bool is_end)
+static void send_batch(struct follow *f, const struct source *s, Modal__Client__FileDescriptor fd, const struct buf *text, bool is_end)
 {
     M(TaskLogsBatch) m = MODAL__CLIENT__TASK_LOGS_BATCH__INIT;
     M(TaskLogs) item, *items[] = {&item};
@@ -86,8 +94,8 @@ static void send_batch(struct follow *f, const struct side *s, const struct buf 
     put_entry(f, &entry);
     m.entry_id = STR(buf_str(&entry));
     if (s != NULL) {
-        m.task_id = s->src->task;
-        m.sandbox_id = s->src->sandbox;
+        m.task_id = STR(s->task);
+        m.sandbox_id = STR(s->sandbox);
     }
     if (text != NULL && text->len > 0) {
         int64_t now_ms = clock_wall_ms();
@@ -95,14 +103,19 @@ static void send_batch(struct follow *f, const struct side *s, const struct buf 
         item.has_data = item.has_timestamp = item.has_file_descriptor = true;
         item.data = (ProtobufCBinaryData){text->len, (uint8_t *)text->data};
         item.timestamp = (double)now_ms / 1e3;     /* and no timestamp_ns: a client chokes on integers over 53 bits */
-        item.file_descriptor = s == &s->src->side[0] ? MODAL__CLIENT__FILE_DESCRIPTOR__FILE_DESCRIPTOR_STDOUT
-                                                     : MODAL__CLIENT__FILE_DESCRIPTOR__FILE_DESCRIPTOR_STDERR;
+        item.file_descriptor = fd;
         m.items = items;
         m.n_items = 1;
     }
     m.has_eof = m.eof = is_end && !f->is_app;
     m.has_app_done = m.app_done = is_end && f->is_app;
     m_send(f->c, &m.base);
+}
+
+static void send_output(struct follow *f, const struct side *s, const struct buf *text)
+{
+    send_batch(f, s->src, s == &s->src->side[0] ? MODAL__CLIENT__FILE_DESCRIPTOR__FILE_DESCRIPTOR_STDOUT
+                                                : MODAL__CLIENT__FILE_DESCRIPTOR__FILE_DESCRIPTOR_STDERR, text, false);
 }
 
 /* Gives the node credit while the client takes what comes. */
@@ -129,15 +142,51 @@ static bool is_all_over(const struct follow *f)
     return true;
 }
 
-static void end_if_over(struct follow *f, const struct side *last)
+/* No more will happen in this sandbox: what its policy decided up to now is the rest. */
+static void finish_system(struct source *s)
+{
+    if (s->system == NULL || s->system_ending)
+        return;
+    s->system_ending = true;
+    if (!s->system_over)
+        decision_reader_finish(s->system);
+}
+
+static void end_if_over(struct follow *f, const struct source *last)
 {
     struct mcall *c = f->c;
+    bool is_waiting = false;
 
     if (!f->is_closed || !is_all_over(f))
         return;
-    send_batch(f, last, NULL, true);
+    for (struct source *s = f->sources; s != NULL; s = s->next) {
+        finish_system(s);
+        is_waiting = is_waiting || (s->system != NULL && !s->system_over);
+    }
+    if (is_waiting)
+        return;
+    send_batch(f, last, MODAL__CLIENT__FILE_DESCRIPTOR__FILE_DESCRIPTOR_UNSPECIFIED, NULL, true);
     follow_free(f);
     m_end(c);
+}
+
+static void on_decision(void *ctx, const Quicksand__Node__Decision *d)
+{
+    struct source *s = ctx;
+    auto_buf text = {0};
+
+    buf_init(&text, 4096);
+    system_log_text(d, &text);
+    s->system_seq = d->seq;
+    send_batch(s->f, s, MODAL__CLIENT__FILE_DESCRIPTOR__FILE_DESCRIPTOR_INFO, &text, false);
+}
+
+static void on_decisions_end(void *ctx)
+{
+    struct source *s = ctx;
+
+    s->system_over = true;
+    end_if_over(s->f, s);
 }
 
 static void on_data(void *ctx, uint64_t offset, const void *p, size_t n)
@@ -146,6 +195,10 @@ static void on_data(void *ctx, uint64_t offset, const void *p, size_t n)
     uint64_t expected = s->offset + s->nrest;
     auto_buf raw = {0}, text = {0};
 
+    if (s->src->is_muted) {
+        exec_reader_consumed(s->reader, n);
+        return;
+    }
     if (offset > expected) {            /* a reader that is too slow or too late must be told */
         m_warn(s->src->f->c, "%" PRIu64 " bytes of output of %s are not kept any more", offset - expected, s->src->sandbox);
         s->nrest = 0;
@@ -159,7 +212,7 @@ static void on_data(void *ctx, uint64_t offset, const void *p, size_t n)
     memcpy(s->rest, raw.data + used, s->nrest);
     s->offset = offset + n - s->nrest;
     if (text.len > 0)
-        send_batch(s->src->f, s, &text, false);
+        send_output(s->src->f, s, &text);
     s->held += n;
     give_credit(s->src->f);
 }
@@ -184,8 +237,12 @@ static void on_end(void *ctx, const struct err *e)
     s->offset += s->nrest;
     s->nrest = 0;
     if (text.len > 0)
-        send_batch(f, s, &text, false);
-    end_if_over(f, s);
+        send_output(f, s, &text);
+    /* Where there is no entry point, the sandbox may live on. */
+    const struct side *other = &s->src->side[s == &s->src->side[0]];
+    if ((e == NULL || e->code != ERR_NOT_FOUND) && (other->reader == NULL || other->is_over))
+        finish_system(s->src);
+    end_if_over(f, s->src);
 }
 
 /* --- life ---------------------------------------------------------------------------------------------------------- */
@@ -232,16 +289,16 @@ struct follow *follow_new(struct mcall *c, double timeout_s, bool is_one_stream,
 }
 
 /* Where the client was in the output of a sandbox: 0 if it saw nothing of it. "0-0" is the beginning, too. */
-static void read_entry(const struct follow *f, const char *id, uint64_t ret[2])
+static void read_entry(const struct follow *f, const char *id, uint64_t ret[3])
 {
     const char *at = f->is_one_stream ? f->entry : strstr(f->entry, id + 3);
     char *end;
 
-    ret[0] = ret[1] = 0;
+    ret[0] = ret[1] = ret[2] = 0;
     if (at == NULL)
         return;
     if (f->is_one_stream) {
-        ret[0] = ret[1] = strtoull(at, NULL, 10);
+        ret[0] = ret[1] = ret[2] = strtoull(at, NULL, 10);
         return;
     }
     at += ID_SUFFIX;
@@ -249,7 +306,9 @@ static void read_entry(const struct follow *f, const char *id, uint64_t ret[2])
         return;
     ret[0] = strtoull(at + 1, &end, 10);
     if (*end == ':')
-        ret[1] = strtoull(end + 1, NULL, 10);
+        ret[1] = strtoull(end + 1, &end, 10);
+    if (*end == ':')
+        ret[2] = strtoull(end + 1, NULL, 10);
 }
 
 bool follow_has_seen(const struct follow *f, const char *id)
@@ -260,7 +319,8 @@ bool follow_has_seen(const struct follow *f, const char *id)
 void follow_add(struct follow *f, const char *id, enum modal_generation g, unsigned streams)
 {
     static const struct exec_reader_ops ops = {.on_data = on_data, .on_end = on_end};
-    uint64_t offset[2];
+    static const struct decision_reader_ops system_ops = {.on_decision = on_decision, .on_end = on_decisions_end};
+    uint64_t offset[3];
 
     for (const struct source *s = f->sources; s != NULL; s = s->next)
         if (strcmp(s->id, id) == 0)
@@ -273,6 +333,14 @@ void follow_add(struct follow *f, const char *id, enum modal_generation g, unsig
     modal_sandbox_id(id, g, s->sandbox);
     modal_task_id(id, g, s->task);
     read_entry(f, id, offset);
+    s->is_muted = streams == FOLLOW_SYSTEM;
+    s->system_seq = offset[2];
+    if (s->is_muted) {
+        streams |= FOLLOW_STDOUT;
+        offset[0] = 0;
+    }
+    if ((streams & FOLLOW_SYSTEM) != 0)
+        s->system = decision_reader_new(f->c->m->core, id, s->system_seq, true, &system_ops, s);
     *f->tail = s;
     f->tail = &s->next;
     f->n++;
@@ -289,7 +357,7 @@ void follow_close(struct follow *f, bool is_app)
 {
     f->is_closed = true;
     f->is_app = is_app;
-    end_if_over(f, f->sources != NULL ? &f->sources->side[0] : NULL);
+    end_if_over(f, f->sources);
 }
 
 static void on_look(void *arg)

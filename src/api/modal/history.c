@@ -1,15 +1,18 @@
 /*
  * history.c - output that was kept: AppFetchLogs, AppCountLogs
  *
- * The output of a sandbox is kept without times, so every line has the time at which the sandbox started. Lines of stdout come
- * before lines of stderr.
+ * The output of a sandbox is kept without times, so every line has the time at which the sandbox started; lines of stdout come
+ * before lines of stderr. Those of the system stream, what the network policy decided, have their own.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/modal/apps.h"
 #include "api/modal/sandbox_view.h"
+#include "api/modal/system_log.h"
 #include "api/modal/utf8.h"
+#include "api/shared/decision_reader.h"
 #include "api/shared/exec_reader.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -20,12 +23,15 @@
 #define BYTES_MAX (16 * 1024 * 1024)        /* of one stream, its end */
 #define ENTRY_MAX (32 * 1024)       /* a longer line is cut into entries */
 
+#define SYSTEM 3                    /* FILE_DESCRIPTOR_INFO */
+
 struct entry {
     char *text;                     /* owned */
     size_t n;
     int fd;
     int64_t at_ms;
     size_t sandbox;
+    size_t nth;                     /* as it was read */
 };
 
 struct history {
@@ -33,16 +39,18 @@ struct history {
     struct {
         char id[ID_SIZE], task[ID_SIZE], visible[ID_SIZE];
         int64_t at_ms;
+        bool is_in_range;           /* its output is; of the system stream each line is looked at */
     } sandbox[SANDBOXES_MAX];
     size_t nsandboxes, at;          /* the one that is read */
-    int fd;                         /* of the stream that is read: 1, 2 */
+    int fd;                         /* of the stream that is read: 1, 2, 3 */
     struct exec_reader *reader;
+    struct decision_reader *system;
     struct buf bytes;
     struct entry *entries;          /* owned; a ring would be no gain: the oldest are dropped at the end */
     size_t n, size;
     int64_t since_ms, until_ms;     /* 0 = unbounded */
     size_t limit;
-    int source;                     /* 0 = both */
+    int source;                     /* 0 = all */
     const char *search;             /* "" = all */
     uint32_t bucket_s;              /* AppCountLogs */
 };
@@ -50,11 +58,21 @@ struct history {
 static void history_free(struct history *h)
 {
     exec_reader_free(h->reader);
+    decision_reader_free(h->system);
     buf_done(&h->bytes);
     for (size_t i = 0; i < h->n; i++)
         free(h->entries[i].text);
     free(h->entries);
     free(h);
+}
+
+static int by_time(const void *x, const void *y)
+{
+    const struct entry *a = x, *b = y;
+
+    if (a->at_ms != b->at_ms)
+        return a->at_ms < b->at_ms ? -1 : 1;
+    return a->nth < b->nth ? -1 : 1;
 }
 
 /* --- answers ------------------------------------------------------------------------------------------------------- */
@@ -65,8 +83,8 @@ static void reply_entries(struct history *h)
     size_t first = h->n > h->limit ? h->n - h->limit : 0, count = h->n - first, nbatches = 0;
     auto_free M(TaskLogs) *items = mem_array(count + 1, sizeof *items);
     auto_free M(TaskLogs) **list = mem_array(count + 1, sizeof *list);
-    auto_free M(TaskLogsBatch) *batches = mem_array(h->nsandboxes + 1, sizeof *batches);
-    auto_free M(TaskLogsBatch) **blist = mem_array(h->nsandboxes + 1, sizeof *blist);
+    auto_free M(TaskLogsBatch) *batches = mem_array(count + 1, sizeof *batches);
+    auto_free M(TaskLogsBatch) **blist = mem_array(count + 1, sizeof *blist);
 
     for (size_t i = 0; i < count; i++) {
         const struct entry *en = &h->entries[first + i];
@@ -94,9 +112,9 @@ static void reply_entries(struct history *h)
 static void reply_counts(struct history *h)
 {
     M(AppCountLogsResponse) rs = MODAL__CLIENT__APP_COUNT_LOGS_RESPONSE__INIT;
-    auto_free M(AppCountLogsResponse__LogBucket) *buckets = mem_array(h->nsandboxes + 1, sizeof *buckets);
-    auto_free M(AppCountLogsResponse__LogBucket) **list = mem_array(h->nsandboxes + 1, sizeof *list);
-    auto_free M(Timestamp) *times = mem_array(h->nsandboxes + 1, sizeof *times);
+    auto_free M(AppCountLogsResponse__LogBucket) *buckets = mem_array(h->n + 1, sizeof *buckets);
+    auto_free M(AppCountLogsResponse__LogBucket) **list = mem_array(h->n + 1, sizeof *list);
+    auto_free M(Timestamp) *times = mem_array(h->n + 1, sizeof *times);
     size_t n = 0;
 
     for (size_t i = 0; i < h->n; i++) {
@@ -113,6 +131,8 @@ static void reply_counts(struct history *h)
         }
         if (h->entries[i].fd == STREAM_STDOUT)
             buckets[n - 1].stdout_logs++;
+        else if (h->entries[i].fd == SYSTEM)
+            buckets[n - 1].system_logs++;
         else
             buckets[n - 1].stderr_logs++;
     }
@@ -124,7 +144,7 @@ static void reply_counts(struct history *h)
 
 /* --- reading ------------------------------------------------------------------------------------------------------- */
 
-static void add_entry(struct history *h, const char *p, size_t n)
+static void add_entry(struct history *h, int64_t at_ms, const char *p, size_t n)
 {
     auto_buf text = {0};
 
@@ -136,9 +156,10 @@ static void add_entry(struct history *h, const char *p, size_t n)
         h->size = h->size != 0 ? 2 * h->size : 64;
         h->entries = mem_realloc(h->entries, h->size * sizeof *h->entries);
     }
-    struct entry *en = &h->entries[h->n++];
+    struct entry *en = &h->entries[h->n];
+    en->nth = h->n++;
     en->fd = h->fd;
-    en->at_ms = h->sandbox[h->at].at_ms;
+    en->at_ms = at_ms;
     en->sandbox = h->at;
     en->text = buf_take(&text, &en->n);
 }
@@ -149,7 +170,7 @@ static void add_lines(struct history *h)
         const char *p = h->bytes.data + at, *nl = memchr(p, '\n', h->bytes.len - at);
         size_t n = nl != NULL ? (size_t)(nl - p) + 1 : h->bytes.len - at;
         n = n < ENTRY_MAX ? n : ENTRY_MAX;
-        add_entry(h, p, n);
+        add_entry(h, h->sandbox[h->at].at_ms, p, n);
         at += n;
     }
     buf_clear(&h->bytes);
@@ -181,27 +202,63 @@ static void on_end(void *ctx, const struct err *e)
         return;
     }
     add_lines(h);
-    if (h->fd == STREAM_STDOUT) {
-        h->fd = STREAM_STDERR;
-    } else {
-        h->fd = STREAM_STDOUT;
-        h->at++;
-    }
+    h->fd++;
     read_next(h);
+}
+
+static bool is_within(const struct history *h, int64_t at_ms)
+{
+    return (h->since_ms == 0 || at_ms >= h->since_ms) && (h->until_ms == 0 || at_ms < h->until_ms);
+}
+
+static void on_decision(void *ctx, const Quicksand__Node__Decision *d)
+{
+    struct history *h = ctx;
+    auto_buf text = {0};
+
+    if (!is_within(h, d->when_ms))
+        return;
+    buf_init(&text, 4096);
+    system_log_text(d, &text);
+    add_entry(h, d->when_ms, buf_str(&text), text.len);
+}
+
+static void on_decisions_end(void *ctx)
+{
+    struct history *h = ctx;
+
+    decision_reader_free(h->system);
+    h->system = NULL;
+    h->fd = STREAM_STDOUT;
+    h->at++;
+    read_next(h);
+}
+
+/* Whether something is to be read of the stream h->fd of the sandbox h->at. */
+static bool is_wanted(const struct history *h)
+{
+    return (h->source == 0 || h->source == h->fd) && (h->fd == SYSTEM || h->sandbox[h->at].is_in_range);
 }
 
 static void read_next(struct history *h)
 {
     static const struct exec_reader_ops ops = {.on_data = on_data, .on_end = on_end};
+    static const struct decision_reader_ops system_ops = {.on_decision = on_decision, .on_end = on_decisions_end};
 
-    while (h->at < h->nsandboxes && h->source != 0 && h->source != h->fd) {
-        h->at += h->fd == STREAM_STDERR;
-        h->fd = h->fd == STREAM_STDERR ? STREAM_STDOUT : STREAM_STDERR;
+    while (h->at < h->nsandboxes && !is_wanted(h)) {
+        h->at += h->fd == SYSTEM;
+        h->fd = h->fd == SYSTEM ? STREAM_STDOUT : h->fd + 1;
+    }
+    if (h->at < h->nsandboxes && h->fd == SYSTEM) {
+        h->system = decision_reader_new(h->c->m->core, h->sandbox[h->at].id, 0, false, &system_ops, h);
+        return;
     }
     if (h->at < h->nsandboxes) {
         h->reader = exec_reader_new(h->c->m->core, h->sandbox[h->at].id, ENTRY_EXEC_ID, h->fd, 0, false, &ops, h);
         return;
     }
+    if (h->n > 0)
+        qsort(h->entries, h->n, sizeof *h->entries, by_time);
     if (h->bucket_s != 0)
         reply_counts(h);
     else
@@ -221,11 +278,12 @@ static void add_row(struct history *h, const struct sandbox_row *row, enum modal
 {
     int64_t at_ms = row->started_ms != 0 ? row->started_ms : row->created_us / 1000;
 
-    if (h->nsandboxes == SANDBOXES_MAX || (h->since_ms != 0 && at_ms < h->since_ms) || (h->until_ms != 0 && at_ms >= h->until_ms))
+    if (h->nsandboxes == SANDBOXES_MAX || (h->until_ms != 0 && at_ms >= h->until_ms))
         return;
     memcpy(h->sandbox[h->nsandboxes].id, row->id, ID_SIZE);
     modal_task_id(row->id, g, h->sandbox[h->nsandboxes].task);
     modal_sandbox_id(row->id, g, h->sandbox[h->nsandboxes].visible);
+    h->sandbox[h->nsandboxes].is_in_range = h->since_ms == 0 || at_ms >= h->since_ms;
     h->sandbox[h->nsandboxes++].at_ms = at_ms;
 }
 

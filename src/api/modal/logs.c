@@ -18,7 +18,9 @@ static unsigned streams_of(protobuf_c_boolean has, int fd)
         return FOLLOW_STDOUT;
     if (has && fd == MODAL__CLIENT__FILE_DESCRIPTOR__FILE_DESCRIPTOR_STDERR)
         return FOLLOW_STDERR;
-    return FOLLOW_STDOUT | FOLLOW_STDERR;
+    if (has && fd == MODAL__CLIENT__FILE_DESCRIPTOR__FILE_DESCRIPTOR_INFO)
+        return FOLLOW_SYSTEM;
+    return FOLLOW_STDOUT | FOLLOW_STDERR | FOLLOW_SYSTEM;
 }
 
 void rpc_sandbox_get_logs(struct mcall *c)
@@ -34,7 +36,7 @@ void rpc_sandbox_get_logs(struct mcall *c)
         m_fail(c, &e);
         return;
     }
-    bool is_one = streams == FOLLOW_STDOUT || streams == FOLLOW_STDERR;
+    bool is_one = streams == FOLLOW_STDOUT || streams == FOLLOW_STDERR || streams == FOLLOW_SYSTEM;
     struct follow *f = follow_new(c, rq->timeout, is_one, m_text(rq->last_entry_id));
     follow_add(f, id, g, streams);
     follow_close(f, false);

@@ -4,11 +4,14 @@
 #include <string.h>
 
 #include "api/rest/op.h"
+#include "api/shared/decision_reader.h"
 #include "base/mem.h"
 #include "core/network.h"
 #include "core/policy_json.h"
 #include "ipc/policy_wire.h"
 #include "json/json.h"
+
+#define LOG_LINES 100
 
 static void set(json_t *o, const char *key, json_t *value)
 {
@@ -135,6 +138,7 @@ static void on_status(void *ctx, const Quicksand__Node__NetworkStatus *s, const 
     set(o, "connections_failed", json_integer((json_int_t)s->failed));
     set(o, "dns_queries", json_integer((json_int_t)s->queries));
     set(o, "denied", json_integer((json_int_t)s->denied));
+    set(o, "noted", json_integer((json_int_t)s->noted));
     set(o, "denials", denials(s));
     call_reply(c, 200, o);
 }
@@ -144,6 +148,54 @@ static void status(struct call *c)
     network_get(c->core, call_param(c, "id"), on_status, c);
 }
 
+/* --- the log --------------------------------------------------------------------------------- */
+
+static void on_log(void *ctx, const ProtobufCMessage *reply, const struct err *e)
+{
+    const Quicksand__Node__NetworkLogResponse *m = (const Quicksand__Node__NetworkLogResponse *)reply;
+    struct call *c = ctx;
+    uint64_t next = 0;
+
+    c->user = NULL;
+    c->on_gone = NULL;
+    if (e != NULL) {
+        call_fail(c, e);
+        return;
+    }
+    json_t *o = json_object(), *items = json_array();
+    for (size_t i = 0; i < m->n_decisions; i++)
+        (void)json_array_append_new(items, decision_json(m->decisions[i]));
+    next = m->n_decisions > 0 ? m->decisions[m->n_decisions - 1]->seq : (uint64_t)call_query_int(c, "after", 0);
+    set(o, "items", items);
+    set(o, "next", json_integer((json_int_t)next));
+    set(o, "last", json_integer((json_int_t)m->last));
+    call_reply(c, 200, o);
+}
+
+static void on_log_gone(struct call *c)
+{
+    node_call_cancel(c->user);
+    c->user = NULL;
+    call_done(c, CALL_CLIENT_GONE);
+}
+
+static void log_get(struct call *c)
+{
+    struct node_call *nc = network_log(c->core, call_param(c, "id"), (uint64_t)call_query_int(c, "after", 0),
+                                       (uint32_t)call_query_int(c, "limit", LOG_LINES),
+                                       (uint64_t)(call_query_number(c, "wait_s", 0) * 1000), on_log, c);
+
+    if (nc == NULL)
+        return;                 /* answered, and c may be gone */
+    c->user = nc;
+    c->on_gone = on_log_gone;
+}
+
+static const struct field log_query[] = {
+    {"after", FIELD_INT, 0, 0, 9e15, NULL, "only lines with a greater number: `next` of the answer before"},
+    {"limit", FIELD_INT, 0, 1, LIMIT_LIST, NULL, "lines of an answer, default 100; the oldest first"},
+    {"wait_s", FIELD_NUMBER, 0, 0, LIMIT_WAIT_MAX, NULL, "wait until there is a line"},
+};
 static const struct field put_query[] = {
     {"keep", FIELD_BOOL, 0, 0, 0, NULL, "open connections stay open, whatever the policy says of them"},
 };
@@ -163,5 +215,8 @@ const struct op rest_network_ops[] = {
      "Which rule decides about a URL", explain_query, array_len(explain_query), NULL, 0, 200, explain},
     {"sandbox.network", "GET", "/v1/sandboxes/{id}/network", "sandbox:read", 0,
      "Connections and bytes of the sandbox, and what it was refused", NULL, 0, NULL, 0, 200, status},
+    {"sandbox.network_log", "GET", "/v1/sandboxes/{id}/network/log", "sandbox:read", 0,
+     "What the network policy denied, and what went out under a rule of action log, line by line", log_query,
+     array_len(log_query), NULL, 0, 200, log_get},
 };
 const size_t rest_network_nops = array_len(rest_network_ops);

@@ -2,12 +2,14 @@
  * sandbox_events.c - what happens to a sandbox as server-sent events
  *
  * `sandbox` with the object at first and whenever state, name, deadline or tags have changed; `expiring` NOTICE_MS before the
- * deadline (again, if that was moved and comes near once more); `exit` with the object at the end, which ends the stream.
+ * deadline (again, if that was moved and comes near once more); `network` with each line of the network log that comes from
+ * now on; `exit` with the object at the end, which ends the stream.
  */
 #include <string.h>
 
 #include "api/rest/handlers.h"
 #include "api/rest/sandbox_json.h"
+#include "api/shared/decision_reader.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "core/sandbox.h"
@@ -22,6 +24,8 @@
 struct events {
     struct call *call;
     struct sandbox_wait *wait;
+    struct decision_reader *decisions;  /* from the first answer on */
+    json_t *exit;               /* the end, once it was seen; waits for the last lines */
     struct loop_timer *pause;
     uint64_t wait_ms;           /* of the next look */
     bool started;
@@ -37,6 +41,8 @@ static struct call *release(struct events *ev)
 
     sandbox_wait_cancel(ev->wait);
     loop_timer_free(ev->pause);
+    decision_reader_free(ev->decisions);
+    json_decref(ev->exit);
     free(ev);
     c->user = NULL;
     c->on_gone = NULL;
@@ -89,6 +95,23 @@ static uint64_t notice(struct events *ev)
     return LOOK_MS;
 }
 
+static void on_decision(void *ctx, const Quicksand__Node__Decision *d)
+{
+    send_event(ctx, "network", decision_json(d));
+}
+
+/* Without a network at once, else when the sandbox has ended and all was told. */
+static void on_decisions_end(void *ctx)
+{
+    struct events *ev = ctx;
+
+    if (ev->exit == NULL)
+        return;
+    send_event(ev, "exit", json_incref(ev->exit));
+    http_stream_end(ev->call->stream, NULL, 0);
+    call_done(release(ev), 200);
+}
+
 static void on_seen(void *ctx, const struct sandbox *sb, const struct err *e)
 {
     struct events *ev = ctx;
@@ -105,14 +128,16 @@ static void on_seen(void *ctx, const struct sandbox *sb, const struct err *e)
         call_done(release(ev), err_row(e->code)->http_status);
         return;
     }
-    if (!ev->started)
+    if (!ev->started) {
+        static const struct decision_reader_ops ops = {.on_decision = on_decision, .on_end = on_decisions_end};
         sse_start(ev->call->stream, h, call_headers(ev->call, h));
+        ev->decisions = decision_reader_new(ev->call->core, call_param(ev->call, "id"), DECISIONS_FROM_NOW, true, &ops, ev);
+    }
     ev->started = true;
     send_if_changed(ev, sb);
     if (sb->row->state == STORE_ENDED) {
-        send_event(ev, "exit", sandbox_json(sb));
-        http_stream_end(ev->call->stream, NULL, 0);
-        call_done(release(ev), 200);
+        ev->exit = sandbox_json(sb);
+        decision_reader_finish(ev->decisions);
         return;
     }
     ev->wait_ms = notice(ev);

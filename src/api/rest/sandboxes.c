@@ -575,7 +575,7 @@ const struct op rest_sandbox_ops[] = {
     {"sandbox.delete", "DELETE", "/v1/sandboxes/{id}", "sandbox:write", 0,
      "End it at once, remove record and output", NONE, 204, delete},
     {"sandbox.events", "GET", "/v1/sandboxes/{id}/events", "sandbox:read", OP_STREAM,
-     "What happens to it as server-sent events: sandbox, expiring, exit", NONE, 200, sandbox_events},
+     "What happens to it as server-sent events: sandbox, expiring, network, exit", NONE, 200, sandbox_events},
     {"sandbox.tags", "GET", "/v1/sandboxes/{id}/tags", "sandbox:read", 0, "Tags and their revision",
      NONE, 200, tags_get},
     {"sandbox.set_tags", "PUT", "/v1/sandboxes/{id}/tags", "sandbox:write", OP_OPEN_BODY,
