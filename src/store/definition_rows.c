@@ -10,7 +10,7 @@
 int store_definition_put(struct store *s, const struct definition_row *r, struct err *e)
 {
     sqlite3_stmt *st = db_stmt(s,
-                               "INSERT INTO image_definitions (image, hash, operation, created_us) VALUES (?1, ?2, ?3, ?4)"
+                               "INSERT INTO image_definitions (image, hash, operation, created_us, base) VALUES (?1, ?2, ?3, ?4, ?5)"
                                " ON CONFLICT (image) DO UPDATE SET operation = excluded.operation",
                                e);
 
@@ -20,14 +20,15 @@ int store_definition_put(struct store *s, const struct definition_row *r, struct
     db_bind_text(st, 2, r->hash);
     db_bind_text(st, 3, r->operation);
     db_bind_int(st, 4, r->created_us);
+    db_bind_text(st, 5, r->base);
     return db_run(s, st, e);
 }
 
 int store_definition_get(struct store *s, const char *hash, const char *image, struct definition_row *ret, struct err *e)
 {
-    static const char by_hash[] = "SELECT image, hash, operation, created_us FROM image_definitions WHERE hash = ?1"
+    static const char by_hash[] = "SELECT image, hash, operation, created_us, base FROM image_definitions WHERE hash = ?1"
                                   " ORDER BY created_us DESC LIMIT 1";
-    static const char by_image[] = "SELECT image, hash, operation, created_us FROM image_definitions WHERE image = ?1";
+    static const char by_image[] = "SELECT image, hash, operation, created_us, base FROM image_definitions WHERE image = ?1";
     sqlite3_stmt *st = db_stmt(s, hash != NULL ? by_hash : by_image, e);
 
     memset(ret, 0, sizeof *ret);
@@ -41,6 +42,7 @@ int store_definition_get(struct store *s, const char *hash, const char *image, s
     db_text(st, 1, ret->hash, sizeof ret->hash);
     db_text(st, 2, ret->operation, sizeof ret->operation);
     ret->created_us = db_int(st, 3);
+    db_text(st, 4, ret->base, sizeof ret->base);
     (void)sqlite3_reset(st);
     return 0;
 }

@@ -165,5 +165,14 @@ static const char uploads[] =
     "DELETE FROM mounts;"
     "ALTER TABLE mounts ADD COLUMN used_us INTEGER NOT NULL DEFAULT 0;";
 
-const char *const migrations[] = {first, second, images_and_operations, definitions_and_mounts, uploads};
+/* What a name stood for, as it was published; the image that a definition is built on. */
+static const char revisions[] =
+    "CREATE TABLE image_revisions ("
+    "    seq INTEGER PRIMARY KEY, name TEXT NOT NULL, image TEXT NOT NULL, revision TEXT NOT NULL, published_us INTEGER NOT NULL,"
+    "    published_by TEXT NOT NULL"
+    ") STRICT;"
+    "CREATE INDEX image_revisions_by_name ON image_revisions(name, seq);"
+    "ALTER TABLE image_definitions ADD COLUMN base TEXT NOT NULL DEFAULT '';";
+
+const char *const migrations[] = {first, second, images_and_operations, definitions_and_mounts, uploads, revisions};
 const size_t migrations_count = array_len(migrations);

@@ -224,6 +224,31 @@ typedef void (*store_line_fn)(void *ctx, int64_t seq, int64_t at_ms, const char 
 int store_operation_lines(struct store *s, const char *id, int64_t after, size_t limit, store_line_fn fn, void *ctx,
                           struct err *e);
 
+/* --- names of images and what they stood for ---------------------------------------------------- */
+
+struct image_name_row {
+    const char *name, *image;               /* of the row; valid during the callback */
+    int64_t created_us, updated_us;         /* first and last publication; else the image's creation */
+};
+
+typedef void (*store_image_name_fn)(void *ctx, const struct image_name_row *r);
+/* In the order of the names, those after `after`. */
+int store_image_names(struct store *s, const char *after, size_t limit, store_image_name_fn fn, void *ctx, struct err *e);
+
+struct revision_row {
+    int64_t seq;
+    char image[ID_SIZE], revision[ID_SIZE];
+    int64_t published_us;
+    char published_by[LIMIT_NAME + 1];
+};
+
+int store_revision_put(struct store *s, const char *name, const struct revision_row *r, struct err *e);
+typedef void (*store_revision_fn)(void *ctx, const struct revision_row *r);
+/* Newest first, those before seq (0 = all). */
+int store_revision_list(struct store *s, const char *name, int64_t before_seq, size_t limit, store_revision_fn fn, void *ctx,
+                        struct err *e);
+int store_revision_remove(struct store *s, const char *name, struct err *e);
+
 /* --- definitions of images -------------------------------------------------------------------- */
 
 struct definition_row {
@@ -231,6 +256,7 @@ struct definition_row {
     char hash[72];
     char operation[ID_SIZE];
     int64_t created_us;
+    char base[ID_SIZE];                     /* image that it is built on, "" = none of ours */
 };
 
 int store_definition_put(struct store *s, const struct definition_row *r, struct err *e);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "api/modal/apps.h"
+#include "api/modal/images.h"
 #include "api/modal/sandbox_view.h"
 #include "api/modal/system_log.h"
 #include "api/modal/utf8.h"
@@ -292,6 +293,38 @@ static void add_listed(void *ctx, const struct sandbox *sb)
     add_row(ctx, sb->row, view_generation(sb->row));
 }
 
+/* --- logs of builds ------------------------------------------------------------------------------------------------- */
+
+static void add_build_line(void *ctx, int64_t seq, int64_t at_ms, const char *text)
+{
+    struct history *h = ctx;
+    auto_free char *line = mem_printf("%s\n", text);
+
+    if ((h->since_ms != 0 && at_ms < h->since_ms) || (h->until_ms != 0 && at_ms >= h->until_ms))
+        return;
+    h->sandbox[0].at_ms = at_ms;
+    add_entry(h, line, strlen(line));
+}
+
+/* The tasks of builds are their operations; an image that was not built has none. */
+static void reply_build(struct history *h, const char *operation)
+{
+    struct mcall *c = h->c;
+    struct err e;
+
+    h->fd = STREAM_STDOUT;
+    h->nsandboxes = 1;
+    (void)snprintf(h->sandbox[0].task, sizeof h->sandbox[0].task, "%s", operation);
+    if (operation[0] != '\0' && h->source != STREAM_STDERR &&
+        store_operation_lines(m_store(c), operation, 0, LINES_MAX, add_build_line, h, &e) < 0)
+        m_fail(c, &e);
+    else if (h->bucket_s != 0)
+        reply_counts(h);
+    else
+        reply_entries(h);
+    history_free(h);
+}
+
 static int choose(struct history *h, const char *app_id, const char *task, const char *sandbox, struct err *e)
 {
     auto_sandbox_row row = {0};
@@ -329,6 +362,10 @@ static void begin(struct history *h, const char *app_id, const char *task, const
     struct mcall *c = h->c;
     struct err e;
 
+    if (id_is(m_text(task), "op-") || (m_text(task)[0] == '\0' && strcmp(m_text(app_id), IMAGES_APP) == 0)) {
+        reply_build(h, m_text(task));
+        return;
+    }
     buf_init(&h->bytes, BYTES_MAX + ENTRY_MAX);
     h->fd = STREAM_STDOUT;
     if (choose(h, m_text(app_id), m_text(task), m_text(sandbox), &e) < 0) {

@@ -18,10 +18,9 @@
 #include "core/dockerfile/dockerfile.h"
 #include "core/image.h"
 #include "core/image_pull.h"
+#include "net/digest.h"
 
 #define STATUS(name) MODAL__CLIENT__GENERIC_RESULT__GENERIC_STATUS__GENERIC_STATUS_##name
-#define JOIN_MOST_S 120
-#define TAIL_LINES 30
 
 /* --- answers ------------------------------------------------------------------------------------------------------------------- */
 
@@ -73,7 +72,8 @@ struct order {
     struct buf dockerfile;
     json_t *bases, *args, *secrets;     /* owned */
     char *user, *password;              /* owned */
-    bool no_cache;
+    bool no_cache, refresh;
+    bool base_stands_in;                /* for Debian's or Python's image */
     struct definition_row row;
 };
 
@@ -88,22 +88,44 @@ static void order_free(struct order *o)
     free(o);
 }
 
-static void hash_definition(const M(ImageGetOrCreateRequest) *rq, char out[72])
+/* Secrets count by what is in them, as clients make new ones for every run; keyed, so that the hash tells nothing about them. */
+static int add_secret_values(const struct order *o, struct sha256 *s, struct err *e)
 {
-    size_t n = protobuf_c_message_get_packed_size(&rq->image->base);
-    auto_free uint8_t *packed = mem_alloc(n + 1);
+    auto_json *all = json_pack("{s:O, s:s?, s:s?}", "secrets", o->secrets, "user", o->user, "password", o->password);
+    auto_free char *text = js_text(all, true);
+    uint8_t sum[NET_SHA256_SIZE];
+    int r = net_hmac(o->m->blob_key, sizeof o->m->blob_key, text, strlen(text), sum);
+
+    explicit_bzero(text, strlen(text));
+    if (r < 0)
+        return err_set(e, ERR_INTERNAL, "the hash of a definition could not be computed");
+    sha256_add(s, sum, sizeof sum);
+    return 0;
+}
+
+static int hash_definition(const M(ImageGetOrCreateRequest) *rq, struct order *o, struct err *e)
+{
+    M(Image) image = *rq->image;
     uint8_t sum[SHA256_SIZE];
     struct sha256 s;
 
-    (void)protobuf_c_message_pack(&rq->image->base, packed);
+    image.n_secret_ids = 0;
+    image.image_registry_config = NULL;
+    size_t n = protobuf_c_message_get_packed_size(&image.base);
+    auto_free uint8_t *packed = mem_alloc(n + 1);
+    (void)protobuf_c_message_pack(&image.base, packed);
     sha256_init(&s);
     sha256_add(&s, BUILD_VERSION, sizeof BUILD_VERSION);
     sha256_add(&s, m_text(rq->builder_version), strlen(m_text(rq->builder_version)) + 1);
     sha256_add(&s, packed, n);
+    if (add_secret_values(o, &s, e) < 0)
+        return -1;
     sha256_end(&s, sum);
-    sha256_hex(sum, out);
+    sha256_hex(sum, o->row.hash);
+    return 0;
 }
 
+/* What FROM names. With `no_cache` a reference that was pulled is pulled again. */
 static int add_bases(struct mcall *c, const M(Image) *image, const char *ref, struct order *o, struct err *e)
 {
     struct err ignored = {0};
@@ -115,10 +137,17 @@ static int add_bases(struct mcall *c, const M(Image) *image, const char *ref, st
         if (image_get(c->m->core, m_text(b->image_id), &row, e) < 0)
             return -1;
         (void)json_object_set_new(o->bases, m_text(b->docker_tag), json_string(row.id));
+        memcpy(o->row.base, row.id, sizeof o->row.base);
     }
     auto_image_row row = {0};
-    if (ref[0] != '\0' && json_object_get(o->bases, ref) == NULL && images_find_ref(c, ref, &row, &ignored) == 0)
-        (void)json_object_set_new(o->bases, ref, json_string(row.id));
+    if (ref[0] == '\0' || json_object_get(o->bases, ref) != NULL)
+        return 0;
+    bool is_here = images_find_ref(c, ref, &row, &o->base_stands_in, &ignored) == 0;
+    o->refresh = o->no_cache && (!is_here || row.digest[0] != '\0') && !o->base_stands_in;
+    if (!is_here || o->refresh)
+        return 0;
+    (void)json_object_set_new(o->bases, ref, json_string(row.id));
+    memcpy(o->row.base, row.id, sizeof o->row.base);
     return 0;
 }
 
@@ -174,17 +203,16 @@ static int read_order(struct mcall *c, const M(ImageGetOrCreateRequest) *rq, con
         return err_set(e, ERR_UNSUPPORTED, "functions are not run in builds");
     if (image->n_volume_mounts > 0)
         return err_set(e, ERR_UNSUPPORTED, "volumes are not mounted in builds");
+    o->no_cache = rq->force_build || rq->ignore_cache;
+    if (add_bases(c, image, ref, o, e) < 0 || add_secrets(c, image, o, e) < 0 || add_registry(c, image->image_registry_config, o, e) < 0)
+        return -1;
     for (size_t i = 0; i < image->n_dockerfile_commands; i++) {
+        if (o->base_stands_in && image_def_is_tuning(image->dockerfile_commands[i]))
+            continue;
         (void)buf_adds(&o->dockerfile, image->dockerfile_commands[i]);
         (void)buf_addc(&o->dockerfile, '\n');
     }
-    if (o->dockerfile.failed)
-        return err_set(e, ERR_TOO_LARGE, "the definition has more than %u bytes", DF_TEXT_MAX);
-    o->no_cache = rq->force_build || rq->ignore_cache;
-    return add_bases(c, image, ref, o, e) < 0 || add_secrets(c, image, o, e) < 0 ||
-                   add_registry(c, image->image_registry_config, o, e) < 0
-               ? -1
-               : 0;
+    return o->dockerfile.failed ? err_set(e, ERR_TOO_LARGE, "the definition has more than %u bytes", DF_TEXT_MAX) : 0;
 }
 
 /* --- the build ------------------------------------------------------------------------------------------------------------------ */
@@ -205,7 +233,7 @@ static void start(void *ctx, const char *layer, const struct err *cause)
     const struct build_spec spec = {
         .kind = "image.build", .dockerfile = buf_str(&o->dockerfile), .dockerfile_len = o->dockerfile.len, .context = layer,
         .image = o->row.image, .args = o->args, .secrets = o->secrets, .bases = o->bases, .user = o->user, .password = o->password,
-        .no_cache = o->no_cache, .whole_context = true, .secret_env = true,
+        .no_cache = o->no_cache, .refresh = o->refresh, .whole_context = true, .secret_env = true,
     };
 
     if (c == NULL) {
@@ -255,8 +283,7 @@ static void build(struct mcall *c, const M(ImageGetOrCreateRequest) *rq, const s
     o->call = c;
     o->m = c->m;
     buf_init(&o->dockerfile, DF_TEXT_MAX);
-    hash_definition(rq, o->row.hash);
-    if (read_order(c, rq, def->ref, o, &e) < 0) {
+    if (read_order(c, rq, def->ref, o, &e) < 0 || hash_definition(rq, o, &e) < 0) {
         order_free(o);
         if (e.code == ERR_NOT_FOUND || e.code == ERR_UNSUPPORTED)
             answer_failure(c, &e);
@@ -275,9 +302,11 @@ static void build(struct mcall *c, const M(ImageGetOrCreateRequest) *rq, const s
 }
 
 /* 0 = it is an image that is here, 1 = it is to be built or pulled, -1. */
-static int find(struct mcall *c, const M(Image) *image, struct image_def *def, struct image_row *row, struct err *e)
+static int find(struct mcall *c, const M(ImageGetOrCreateRequest) *rq, struct image_def *def, struct image_row *row, struct err *e)
 {
+    const M(Image) *image = rq->image;
     struct err local = {0};
+    bool stands_in = false;
 
     image_def_read(image->dockerfile_commands, image->n_dockerfile_commands, def);
     if (def->kind == IMAGE_DEF_EMPTY)
@@ -288,15 +317,17 @@ static int find(struct mcall *c, const M(Image) *image, struct image_def *def, s
         return image_get(c->m->core, m_text(image->base_images[0]->image_id), row, e);
     if (strcmp(def->ref, "scratch") == 0)
         return 1;
-    if (images_find_ref(c, def->ref, row, &local) < 0) {
+    if (images_find_ref(c, def->ref, row, &stands_in, &local) < 0) {
         if (local.code == ERR_NOT_FOUND)
             return 1;
         *e = local;
         return -1;
     }
-    if (def->has_skipped)
-        m_warn(c, "the RUN lines of the client's default image were not run");
-    return 0;
+    if (stands_in) {
+        m_warn(c, "%s is not here: the image named base, which has Debian and Python, stands for it", def->ref);
+        return 0;
+    }
+    return def->has_tuning || ((rq->force_build || rq->ignore_cache) && row->digest[0] != '\0') ? 1 : 0;
 }
 
 void rpc_image_get_or_create(struct mcall *c)
@@ -314,7 +345,7 @@ void rpc_image_get_or_create(struct mcall *c)
     if (m_text(rq->existing_image_id)[0] != '\0')
         r = image_get(c->m->core, rq->existing_image_id, &row, &e);
     else
-        r = find(c, rq->image, &def, &row, &e);
+        r = find(c, rq, &def, &row, &e);
     if (r == 0)
         answer_image(c, &row);
     else if (r > 0)
@@ -323,172 +354,4 @@ void rpc_image_get_or_create(struct mcall *c)
         answer_failure(c, &e);
     else
         m_fail(c, &e);
-}
-
-/* --- following it ------------------------------------------------------------------------------------------------------------------ */
-
-struct join {
-    struct mcall *call;
-    struct operation_wait *wait;
-    char operation[ID_SIZE], image[ID_SIZE];
-    int64_t after, until_ms;
-    struct buf tail;                    /* the last lines, for the text of a failure */
-};
-
-static void join_free(struct join *j)
-{
-    operation_wait_cancel(j->wait);
-    buf_done(&j->tail);
-    free(j);
-}
-
-static void on_join_gone(struct mcall *c)
-{
-    join_free(c->user);
-    c->user = NULL;
-    m_end(c);
-}
-
-static void send_line(void *ctx, int64_t seq, int64_t at_ms, const char *text)
-{
-    M(ImageJoinStreamingResponse) rs = MODAL__CLIENT__IMAGE_JOIN_STREAMING_RESPONSE__INIT;
-    M(TaskLogs) log = MODAL__CLIENT__TASK_LOGS__INIT, *logs[] = {&log};
-    struct join *j = ctx;
-    auto_free char *line = mem_printf("%s\n", text);
-    char entry[24];
-
-    (void)snprintf(entry, sizeof entry, "%lld", (long long)seq);
-    log.has_data = log.has_timestamp = true;
-    log.data = (ProtobufCBinaryData){strlen(line), (uint8_t *)line};
-    log.timestamp = (double)at_ms / 1000;
-    log.has_file_descriptor = true;
-    log.file_descriptor = MODAL__CLIENT__FILE_DESCRIPTOR__FILE_DESCRIPTOR_STDOUT;
-    rs.task_logs = logs;
-    rs.n_task_logs = 1;
-    rs.entry_id = entry;
-    j->after = seq;
-    m_send(j->call, &rs.base);
-}
-
-static void add_tail(void *ctx, int64_t seq, int64_t at_ms, const char *text)
-{
-    (void)seq;
-    (void)at_ms;
-    (void)buf_addf(ctx, "%s\n", text);
-}
-
-static void send_result(struct join *j, const struct operation_row *operation)
-{
-    struct mcall *c = j->call;
-    M(ImageJoinStreamingResponse) rs = MODAL__CLIENT__IMAGE_JOIN_STREAMING_RESPONSE__INIT;
-    M(GenericResult) result;
-    M(ImageMetadata) meta;
-    auto_image_row row = {0};
-    char entry[24];
-    struct err e;
-
-    modal__client__generic_result__init(&result);
-    result.has_status = true;
-    if (images_find_id(c, j->image, &row) == 0) {
-        result.status = STATUS(SUCCESS);
-        images_fill_metadata(&row, &meta);
-        rs.metadata = &meta;
-    } else {
-        bool cancelled = operation->state == OPERATION_CANCELLED;
-        result.status = cancelled ? STATUS(TERMINATED) : STATUS(FAILURE);
-        (void)store_operation_lines(m_store(c), operation->id, j->after > TAIL_LINES ? j->after - TAIL_LINES : 0, TAIL_LINES, add_tail,
-                                    &j->tail, &e);
-        (void)buf_adds(&j->tail, operation->error != NULL && operation->error[0] != '\0' ? operation->error : "the image was removed");
-        result.exception = STR(buf_str(&j->tail));
-    }
-    (void)snprintf(entry, sizeof entry, "%lld", (long long)j->after + 1);
-    rs.entry_id = entry;
-    rs.result = &result;
-    rs.has_eof = rs.eof = true;
-    m_send(c, &rs.base);
-    c->user = NULL;
-    c->on_gone = NULL;
-    join_free(j);
-    m_end(c);
-}
-
-static void follow(struct join *j);
-
-static void on_news(void *ctx, const struct operation_view *view, const struct err *e)
-{
-    struct join *j = ctx;
-    struct mcall *c = j->call;
-    struct err local;
-
-    j->wait = NULL;
-    if (e == NULL && store_operation_lines(m_store(c), j->operation, j->after, 1000, send_line, j, &local) < 0)
-        e = &local;
-    if (e != NULL) {
-        c->user = NULL;
-        c->on_gone = NULL;
-        join_free(j);
-        m_fail(c, e);
-        return;
-    }
-    if (view->row.state != OPERATION_RUNNING) {
-        send_result(j, &view->row);
-        return;
-    }
-    if (clock_boot_ms() >= j->until_ms) {
-        c->user = NULL;
-        c->on_gone = NULL;
-        join_free(j);
-        m_end(c);                       /* the client comes again with its entry id */
-        return;
-    }
-    follow(j);
-}
-
-static void on_turn(void *arg)
-{
-    struct mcall *c = arg;
-    struct join *j = c->user;
-    int64_t left = j->until_ms - clock_boot_ms();
-    struct operation_wait *w = operation_get(c->m->core, j->operation, j->after, left > 0 ? (uint64_t)left : 0, on_news, j);
-
-    if (w != NULL)
-        j->wait = w;
-}
-
-static void follow(struct join *j)
-{
-    on_turn(j->call);
-}
-
-void rpc_image_join_streaming(struct mcall *c)
-{
-    const M(ImageJoinStreamingRequest) *rq = REQ(c, ImageJoinStreamingRequest);
-    const char *id = m_text(rq->image_id);
-    struct operation_row none = {0};
-    struct definition_row row = {{0}};
-    auto_image_row image = {0};
-    struct err e;
-
-    bool is_here = images_find_id(c, id, &image) == 0;
-    if (store_definition_get(m_store(c), NULL, id, &row, &e) < 0) {
-        m_fail(c, &e);
-        return;
-    }
-    if (!is_here && row.image[0] == '\0') {
-        m_refuse(c, GRPC_NOT_FOUND, "Could not find image with ID %.40s", id);
-        return;
-    }
-    struct join *j = mem_zalloc(sizeof *j);
-    j->call = c;
-    buf_init(&j->tail, 64 * 1024);
-    (void)snprintf(j->image, sizeof j->image, "%s", id);
-    memcpy(j->operation, row.operation, sizeof j->operation);
-    j->after = strtoll(m_text(rq->last_entry_id), NULL, 10);
-    j->until_ms = clock_boot_ms() + (int64_t)m_poll_ms(rq->timeout, JOIN_MOST_S);
-    c->user = j;
-    c->on_gone = on_join_gone;
-    if (row.operation[0] == '\0' || (is_here && !rq->include_logs_for_finished))
-        send_result(j, &none);
-    else
-        follow(j);
 }

@@ -17,9 +17,6 @@ static const char *const tuning[] = {
     "RUN echo 'debconf debconf/frontend select Noninteractive'",
 };
 
-/* No effect on files. CMD and ENTRYPOINT do not matter: a sandbox without a command of its own idles. */
-static const char *const inert[] = {"CMD", "ENTRYPOINT", "LABEL", "EXPOSE", "MAINTAINER", "STOPSIGNAL", "HEALTHCHECK"};
-
 static bool has_word(const char *line, const char *word)
 {
     size_t n = strlen(word);
@@ -27,18 +24,10 @@ static bool has_word(const char *line, const char *word)
     return strncasecmp(line, word, n) == 0 && (line[n] == ' ' || line[n] == '\t');
 }
 
-static bool is_tuning(const char *line)
+bool image_def_is_tuning(const char *line)
 {
     for (size_t i = 0; i < sizeof tuning / sizeof tuning[0]; i++)
         if (strncmp(line, tuning[i], strlen(tuning[i])) == 0)
-            return true;
-    return false;
-}
-
-static bool is_inert(const char *line)
-{
-    for (size_t i = 0; i < sizeof inert / sizeof inert[0]; i++)
-        if (has_word(line, inert[i]))
             return true;
     return false;
 }
@@ -71,10 +60,8 @@ void image_def_read(char *const *lines, size_t n, struct image_def *ret)
             read_from(line, ret);
             continue;
         }
-        if (is_inert(line))
-            continue;
-        if (is_tuning(line) && ret->kind == IMAGE_DEF_REF && image_ref_is_debian(ret->ref)) {
-            ret->has_skipped = true;
+        if (image_def_is_tuning(line) && ret->kind == IMAGE_DEF_REF && image_ref_is_debian(ret->ref)) {
+            ret->has_tuning = true;
             continue;
         }
         ret->kind = IMAGE_DEF_BUILD;
@@ -102,18 +89,6 @@ static size_t len_without_tag(const char *ref)
     if (colon != NULL && (at == NULL || colon < at))
         return (size_t)(colon - ref);
     return at != NULL ? (size_t)(at - ref) : strlen(ref);
-}
-
-bool image_ref_candidate(const char *ref, size_t i, char out[IMAGE_REF_MAX])
-{
-    const char *bare = without_registry(ref), *slash = strrchr(bare, '/');
-    const char *from = i == 0 ? ref : i < 3 ? bare : slash != NULL ? slash + 1 : bare;
-
-    if (i > 4)
-        return false;
-    size_t n = i == 2 || i == 4 ? len_without_tag(from) : strlen(from);
-    (void)snprintf(out, IMAGE_REF_MAX, "%.*s", (int)n, from);
-    return true;
 }
 
 bool image_ref_is_debian(const char *ref)

@@ -22,14 +22,13 @@ struct image_def {
     enum image_def_kind kind;
     char ref[IMAGE_REF_MAX];
     char command[80];       /* BUILD: the first line that needs one, cut */
-    bool has_skipped;       /* lines that only tune what the image named base has */
+    bool has_tuning;        /* lines that only add what the image named base has */
 };
 
 /* `lines` are Dockerfile lines. */
 void image_def_read(char *const *lines, size_t n, struct image_def *ret);
-/* The i-th name under which an image of that reference may have been imported: as it is, without registry, without tag, ...
- * false when there are no more. */
-bool image_ref_candidate(const char *ref, size_t i, char out[IMAGE_REF_MAX]);
+/* A line that a client adds to its default image. */
+bool image_def_is_tuning(const char *line);
 /* A Debian or Python-on-Debian image, for which the image named base can stand. */
 bool image_ref_is_debian(const char *ref);
 /* "name:tag" of Modal's image names as a name here: the tag latest is not spelled. false if it is no such name. */

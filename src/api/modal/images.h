@@ -6,9 +6,14 @@
 
 #include "api/modal/mcall.h"
 
-/* The image of a reference: by one of the names it may have here, else base if that can stand for it. */
-int images_find_ref(struct mcall *c, const char *ref, struct image_row *row, struct err *e);
+/* What clients are told to be the app of builds; their tasks are operations. */
+#define IMAGES_APP "ap-0000000000000000000000"
+
+/* The image that has the reference as its name, else base if that can stand for it. */
+int images_find_ref(struct mcall *c, const char *ref, struct image_row *row, bool *ret_stands_in, struct err *e);
 int images_find_id(struct mcall *c, const char *id, struct image_row *row);
+/* ENTRYPOINT and CMD of an image, NULL if it has neither; the caller owns it. */
+json_t *images_command(struct mcall *c, const char *id);
 void images_fill_metadata(const struct image_row *row, M(ImageMetadata) *meta);
 
 /* --- mounts.c ----------------------------------------------------------------------------------------- */

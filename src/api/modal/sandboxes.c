@@ -87,6 +87,18 @@ struct creation {
     enum modal_generation generation;
 };
 
+/* Of a creation without a command: Python's client says that the image's runs then, others that nothing does. */
+static void use_images_command(struct mcall *c, struct sandbox_def *def)
+{
+    const char *type = c->grpc != NULL ? grpc_call_metadata(c->grpc, "x-modal-client-type") : NULL;
+
+    if (def->command != NULL || type == NULL || strcmp(type, "1") != 0)
+        return;
+    def->command = images_command(c, def->spec.image);
+    def->spec.command = def->command;
+    def->spec.stdin_open = def->command != NULL;
+}
+
 static void create_of(const struct creation *cr, const char *image)
 {
     struct mcall *c = cr->call;
@@ -107,6 +119,7 @@ static void create_of(const struct creation *cr, const char *image)
     } else {
         if (image != NULL)
             def.spec.image = image;
+        use_images_command(c, &def);
         sandbox_create(c->m->core, &def.spec, c->token.id, m_idem_key(c), c->hash, cr->generation == MODAL_V2 ? on_created_v2 : on_created,
                        c);
     }

@@ -80,6 +80,10 @@ def images():
     assert modal.Image.from_name(by_name).build(app).object_id == image.object_id
     assert modal.Image.from_id(image.object_id).build(app).object_id == image.object_id
     assert isinstance(list(image._logs()), list)
+    assert isinstance(list(image.logs.fetch()), list)
+    cli("image", "names", "list")
+    cli("image", "names", "history", by_name)
+    cli("image", "names", "delete", f"{by_name}:latest", "--yes")
     with tempfile.TemporaryDirectory() as d:
         local = pathlib.Path(d) / "file"
         local.write_text(by_name)
