@@ -302,8 +302,7 @@ static void add_build_line(void *ctx, int64_t seq, int64_t at_ms, const char *te
 
     if ((h->since_ms != 0 && at_ms < h->since_ms) || (h->until_ms != 0 && at_ms >= h->until_ms))
         return;
-    h->sandbox[0].at_ms = at_ms;
-    add_entry(h, line, strlen(line));
+    add_entry(h, at_ms, line, strlen(line));
 }
 
 /* The tasks of builds are their operations; an image that was not built has none. */
