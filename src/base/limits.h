@@ -86,6 +86,8 @@
 #define LIMIT_RULE_INJECTS     32                  /* things that one rule puts into requests; methods and paths alike */
 #define LIMIT_POLICY_BYTES     (900 * 1024)        /* a policy on its way to egress */
 #define LIMIT_FLOWS            1024                /* open connections to the outside a sandbox */
+#define LIMIT_UDP_FLOWS        512                 /* pairs of ends that exchange datagrams, a sandbox */
+#define LIMIT_DNS_CONNECTIONS  16                  /* to the resolver, by TCP, a sandbox */
 #define LIMIT_DNS_RATE         50                  /* DNS queries a second a sandbox for names that are not remembered, bursts of ten times that */
 #define LIMIT_DNS_NAME         160                 /* longest name that the resolver takes */
 

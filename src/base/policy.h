@@ -31,7 +31,7 @@ enum policy_protocol {
     POLICY_TCP,             /* the bytes are not looked at; with domains: addresses that the resolver gave for the name */
     POLICY_TLS,
     POLICY_HTTP,
-    POLICY_UDP,
+    POLICY_UDP,             /* datagrams; with domains: like POLICY_TCP */
     POLICY_PROTOCOLS_
 };
 
@@ -59,7 +59,7 @@ struct policy_inject {
     char *name, *value, *with;      /* owned, never NULL */
 };
 
-/* An empty list matches everything, but of ports, in a rule that allows, not mail's; names and prefixes together must both match. */
+/* An empty list matches everything, but of ports, in a rule that allows, not mail's and by UDP not DNS's; names and prefixes together must both match. */
 struct policy_rule {
     uint8_t action;                 /* enum policy_action */
     uint8_t protocol;               /* enum policy_protocol */

@@ -8,6 +8,7 @@
 #include "base/policy_index.h"
 
 #define PORT_SMTP 25
+#define PORT_DNS 53
 #define SMALL 24            /* up to this many items looking at each rule is as quick */
 
 void policy_compile(struct policy *p)
@@ -55,8 +56,9 @@ static bool any_port(const struct policy_rule *r, uint16_t port)
     for (uint32_t i = 0; i < r->nports; i++)
         if (port >= r->ports[i].first && port <= r->ports[i].last)
             return true;
-    /* Mail leaves only by a rule that says so. */
-    return r->nports == 0 && (port != PORT_SMTP || !policy_allows(r));
+    /* Mail, and questions to other resolvers than ours, leave only by a rule that says so. */
+    uint16_t kept = r->protocol == POLICY_UDP ? PORT_DNS : PORT_SMTP;
+    return r->nports == 0 && (port != kept || !policy_allows(r));
 }
 
 static bool protocol_matches(const struct policy_rule *r, enum policy_protocol p)

@@ -89,7 +89,7 @@ struct policy_index *policy_index_new(const struct policy *p)
             add_net(x, &r->cidrs[j], i);
         if (r->ndomains == 0 && r->ncidrs == 0)
             list_add(&x->rest, i);
-        if (r->ndomains > 0 || r->protocol == POLICY_TLS || r->protocol == POLICY_HTTP)
+        if ((r->ndomains > 0 && r->protocol == POLICY_ANY) || r->protocol == POLICY_TLS || r->protocol == POLICY_HTTP)
             add_ports(x, r);
     }
     return x;

@@ -26,7 +26,8 @@ static const struct {
     uint16_t port;
 } schemes[] = {{"https://", POLICY_TLS, 443}, {"wss://", POLICY_TLS, 443}, {"tls://", POLICY_TLS, 0},
                {"http://", POLICY_HTTP, 80},  {"ws://", POLICY_HTTP, 80},  {"tcp://", POLICY_TCP, 0},
-               {"ssh://", POLICY_TCP, 22},    {"", POLICY_TCP, 0}};
+               {"ssh://", POLICY_TCP, 22},    {"udp://", POLICY_UDP, 0},  {"quic://", POLICY_UDP, 443},
+               {"dns://", POLICY_UDP, 53},    {"", POLICY_TCP, 0}};
 
 static int read_port(const char *text, uint16_t *ret, struct err *e)
 {

@@ -136,10 +136,7 @@ static int read_rule(const json_t *j, size_t i, struct policy *p, struct err *e)
     int protocol = choice(json_object_get(j, "protocol"), protocols, array_len(protocols),
                           action == POLICY_INJECT ? POLICY_TLS : POLICY_ANY);
     if (protocol < 0)
-        return err_param(e, ERR_INVALID, PARAM, "rule %zu: protocol must be any, tcp, tls or http", i + 1);
-    if (protocol == POLICY_UDP)
-        return err_param(e, ERR_UNSUPPORTED, PARAM,
-                         "rule %zu: UDP does not leave sandboxes; names are resolved for them", i + 1);
+        return err_param(e, ERR_INVALID, PARAM, "rule %zu: protocol must be any, tcp, tls, http or udp", i + 1);
     struct policy_rule *r = policy_add(p, (enum policy_action)action, (enum policy_protocol)protocol);
     if (name != NULL) {
         const char *text = json_string_value(name);

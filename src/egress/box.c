@@ -2,6 +2,7 @@
  * box.c - a sandbox with a network: its sockets, its policy, what it was refused
  */
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -32,28 +33,44 @@ static int netns_of(int fd, uint64_t *ret)
 }
 
 /* A descriptor comes by way of a monitor: it is believed only what the kernel says of it. */
-static int check_socket(int fd, int type, bool listening, uint64_t *ret_netns, struct err *e)
+static int check_socket(int fd, int i, uint64_t *ret_netns, struct err *e)
 {
-    int domain, got_type, accepts = 0;
+    static const struct {
+        int type, protocol;
+    } kinds[EGRESS_SOCKETS] = {
+        [EGRESS_TCP] = {SOCK_STREAM, IPPROTO_TCP},
+        [EGRESS_UDP] = {SOCK_DGRAM, IPPROTO_UDP},
+        [EGRESS_RAW4] = {SOCK_RAW, IPPROTO_RAW},
+        [EGRESS_RAW6] = {SOCK_RAW, IPPROTO_RAW},
+    };
+    int domain, type, protocol, accepts = 0;
 
-    if (get(fd, SO_DOMAIN, &domain) < 0 || get(fd, SO_TYPE, &got_type) < 0 || netns_of(fd, ret_netns) < 0)
+    if (get(fd, SO_DOMAIN, &domain) < 0 || get(fd, SO_TYPE, &type) < 0 || get(fd, SO_PROTOCOL, &protocol) < 0 ||
+        netns_of(fd, ret_netns) < 0)
         return err_set(e, ERR_INVALID, "a descriptor is not a socket");
     (void)get(fd, SO_ACCEPTCONN, &accepts);
-    if ((domain != AF_INET6 && domain != AF_INET) || got_type != type || (accepts != 0) != listening)
+    if ((domain != AF_INET && (domain != AF_INET6 || i == EGRESS_RAW4)) || type != kinds[i].type ||
+        protocol != kinds[i].protocol || (accepts != 0) != (i == EGRESS_TCP))
         return err_set(e, ERR_INVALID, "a socket is not of the kind that belongs here");
     return 0;
 }
 
-static int check_sockets(const struct egress *g, const struct box *old, int tcp, int udp, uint64_t *ret_netns, struct err *e)
+static int check_sockets(const struct egress *g, const struct box *old, const int fds[EGRESS_SOCKETS],
+                         uint64_t *ret_netns, struct err *e)
 {
     struct map_iter it = MAP_ITER;
-    uint64_t other;
+    uint64_t netns[EGRESS_SOCKETS];
+    bool is_one = true;
     const char *id;
     void *value;
 
-    if (check_socket(tcp, SOCK_STREAM, true, ret_netns, e) < 0 || check_socket(udp, SOCK_DGRAM, false, &other, e) < 0)
-        return -1;
-    if (*ret_netns != other || *ret_netns == g->own_netns || *ret_netns == 0)
+    for (int i = 0; i < EGRESS_SOCKETS; i++) {
+        if (check_socket(fds[i], i, &netns[i], e) < 0)
+            return -1;
+        is_one = is_one && netns[i] == netns[0];
+    }
+    *ret_netns = netns[0];
+    if (!is_one || *ret_netns == g->own_netns || *ret_netns == 0)
         return err_set(e, ERR_INVALID, "the sockets are not of a sandbox's network");
     if (old != NULL && old->netns == *ret_netns)
         return 0;
@@ -70,7 +87,7 @@ static void on_tcp(int fd, unsigned what, void *arg)
 
 static void on_udp(int fd, unsigned what, void *arg)
 {
-    dns_ready(arg);
+    udp_ready(arg);
 }
 
 static void on_pause_over(void *arg)
@@ -87,6 +104,8 @@ static void close_sockets(struct box *b)
     b->tcp_io = b->udp_io = NULL;
     fd_close(&b->tcp);
     fd_close(&b->udp);
+    fd_close(&b->raw4);
+    fd_close(&b->raw6);
 }
 
 static void apply(struct box *b, struct policy *p, uint64_t revision, bool keep)
@@ -102,21 +121,25 @@ static void apply(struct box *b, struct policy *p, uint64_t revision, bool keep)
         if (!keep || f->state == FLOW_RESOLVE || f->state == FLOW_DIAL)
             flow_check(f);
     }
+    if (!keep)
+        udp_flows_check(b);
 }
 
-struct box *box_attach(struct egress *g, const struct egress_policy *m, int *tcp, int *udp, struct err *e)
+struct box *box_attach(struct egress *g, const struct egress_policy *m, int fds[EGRESS_SOCKETS], struct err *e)
 {
     struct box *b = map_get(&g->boxes, m->sandbox);
     struct policy p;
     uint64_t netns;
 
-    if (check_sockets(g, b, *tcp, *udp, &netns, e) < 0)
+    if (check_sockets(g, b, fds, &netns, e) < 0)
         return NULL;
     if (policy_decode(&p, m->policy, m->policy_len) < 0) {
         err_set(e, ERR_INVALID, "the policy is malformed");
         return NULL;
     }
-    if (fd_set_nonblock(*tcp, true) < 0 || fd_set_nonblock(*udp, true) < 0) {
+    for (int i = 0; i < EGRESS_SOCKETS; i++) {
+        if (fd_set_nonblock(fds[i], true) == 0)
+            continue;
         policy_done(&p);
         err_set(e, ERR_INTERNAL, "the sockets cannot be set up");
         return NULL;
@@ -124,15 +147,17 @@ struct box *box_attach(struct egress *g, const struct egress_policy *m, int *tcp
     if (b == NULL) {
         b = mem_zalloc(sizeof *b);
         b->egress = g;
-        b->tcp = b->udp = -1;
+        b->tcp = b->udp = b->raw4 = b->raw6 = -1;
         b->pause = loop_timer_new(g->loop, on_pause_over, b);
         b->status.totals = b->told = m->totals;
         (void)snprintf(b->id, sizeof b->id, "%s", m->sandbox);
         (void)map_put(&g->boxes, b->id, b);
     }
     close_sockets(b);
-    b->tcp = take_fd(tcp);
-    b->udp = take_fd(udp);
+    b->tcp = take_fd(&fds[EGRESS_TCP]);
+    b->udp = take_fd(&fds[EGRESS_UDP]);
+    b->raw4 = take_fd(&fds[EGRESS_RAW4]);
+    b->raw6 = take_fd(&fds[EGRESS_RAW6]);
     b->netns = netns;
     apply(b, &p, m->revision, m->keep);
     b->tcp_io = loop_io_new(g->loop, b->tcp, LOOP_READ, on_tcp, b);
@@ -159,6 +184,8 @@ void box_detach(struct box *b)
     loop_timer_free(b->pause);
     while (b->flows != NULL)
         flow_reset(b->flows);
+    udp_flows_free(b);
+    dns_tcp_free(b);
     dns_cancel(b);
     names_cancel_all(b);
     names_free(b->names);

@@ -142,8 +142,7 @@ static void rule_text(const struct policy *p, int rule, char out[LIMIT_NAME + 1]
 }
 
 static struct egress_decision make(const struct box *b, enum policy_action verdict, enum egress_reason reason,
-                                   enum policy_protocol protocol, const struct address *to, uint16_t port, const char *name,
-                                   int rule)
+                                   unsigned protocol, const struct address *to, uint16_t port, const char *name, int rule)
 {
     struct egress_decision d = {
         .about = {.when_ms = clock_wall_ms(), .reason = (uint8_t)reason, .protocol = (uint8_t)protocol, .port = port},
@@ -160,8 +159,8 @@ static struct egress_decision make(const struct box *b, enum policy_action verdi
     return d;
 }
 
-void box_deny(struct box *b, enum egress_reason reason, enum policy_protocol protocol, const struct address *to,
-              uint16_t port, const char *name, int rule)
+void box_deny(struct box *b, enum egress_reason reason, unsigned protocol, const struct address *to, uint16_t port,
+              const char *name, int rule)
 {
     struct egress_decision d = make(b, POLICY_DENY, reason, protocol, to, port, name, rule);
     struct egress_status *s = &b->status;
@@ -175,7 +174,7 @@ void box_deny(struct box *b, enum egress_reason reason, enum policy_protocol pro
     log_decision(b, &d);
 }
 
-void box_note(struct box *b, enum policy_protocol protocol, const struct address *to, uint16_t port, const char *name, int rule)
+void box_note(struct box *b, unsigned protocol, const struct address *to, uint16_t port, const char *name, int rule)
 {
     struct egress_decision d = make(b, POLICY_ALLOW, EGRESS_NOTED, protocol, to, port, name, rule);
 

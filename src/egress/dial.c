@@ -69,6 +69,17 @@ bool dial_is_local(const struct address *a)
                           : memcmp(&from.six.sin6_addr, &to.six.sin6_addr, 16) == 0;
 }
 
+int dial_datagram(const struct address *a, uint16_t port)
+{
+    union sock_address to;
+    socklen_t len = fill(a, port, &to);
+    auto_close int fd = socket(to.sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0 || connect(fd, &to.sa, len) < 0)
+        return -errno;
+    return take_fd(&fd);
+}
+
 bool dial_has_way(const struct address *a)
 {
     union sock_address to, from;

@@ -4,56 +4,64 @@
  * Answers for names that the policy allows, with addresses that it would let a connection go to. Nothing else of what was
  * asked reaches a resolver of the host: not the packet, only the name.
  */
-#include <errno.h>
-#include <netinet/in.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/sandbox_net.h"
 #include "egress/dns_wire.h"
 #include "egress/egress.h"
 
-#define QUERIES_A_TURN 32
 #define QUERIES_MAX 256         /* under way a sandbox */
 #define BURST (10 * LIMIT_DNS_RATE)
 #define TTL_MAX_S 60            /* a change of policy should show soon */
+#define NOTED_A_SECOND 20       /* queries of a sandbox that are written to the log; all are counted */
 
 struct dns_pending {
     struct dns_pending *prev, *next;    /* of the box */
     struct box *box;
     struct lookup *lookup;
-    struct sockaddr_storage from;
-    socklen_t from_len;
+    struct udp_ends ends;           /* who asked, if by UDP */
+    struct dns_connection *connection;  /* else */
     struct dns_query query;
 };
 
-/* The answer comes from the address that was asked; the port is put right by the namespace's rules. */
-static void answer(const struct box *b, const struct sockaddr_storage *to, socklen_t to_len, const struct dns_query *q,
-                   int code, const struct address *addresses, size_t n, uint32_t ttl)
+bool dns_is_resolver(const struct address *to, uint16_t port)
 {
-    static const uint8_t resolver[4] = {192, 0, 2, 53};
-    uint8_t out[DNS_ANSWER_MAX];
-    struct iovec iov = {.iov_base = out, .iov_len = dns_answer(q, code, addresses, n, ttl, out)};
-    union {
-        char bytes[CMSG_SPACE(sizeof(struct in_pktinfo))];
-        struct cmsghdr align;
-    } control = {{0}};
-    struct sockaddr_storage name = *to;
-    struct msghdr m = {
-        .msg_name = &name, .msg_namelen = to_len, .msg_iov = &iov, .msg_iovlen = 1,
-        .msg_control = control.bytes, .msg_controllen = sizeof control.bytes,
-    };
-    struct in_pktinfo info = {0};
+    struct address resolver;
 
-    memcpy(&info.ipi_spec_dst, resolver, sizeof resolver);
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    c->cmsg_level = IPPROTO_IP;
-    c->cmsg_type = IP_PKTINFO;
-    c->cmsg_len = CMSG_LEN(sizeof info);
-    memcpy(CMSG_DATA(c), &info, sizeof info);
-    (void)!sendmsg(b->udp, &m, MSG_NOSIGNAL);   /* a full buffer is a lost packet, as everywhere */
+    return port == SANDBOX_NET_DNS_PORT && address_parse(SANDBOX_NET_DNS4, &resolver) &&
+           memcmp(to, &resolver, sizeof resolver) == 0;
+}
+
+static void note(struct box *b, const struct dns_query *q, const struct dns_reply *r)
+{
+    int64_t second = clock_boot_ms() / 1000;
+
+    if (second != b->noted_second) {
+        b->noted_second = second;
+        b->noted = 0;
+    }
+    if (b->noted++ < NOTED_A_SECOND)
+        log_info("egress.query", "sandbox=%s name=%s type=%u code=%d addresses=%zu", b->id, q->name[0] != '\0' ? q->name : "-",
+                 q->type, r->code, r->n);
+}
+
+static void answer(struct box *b, const struct udp_ends *ends, struct dns_connection *c, const struct dns_query *q,
+                   const struct dns_reply *r)
+{
+    uint8_t out[DNS_ANSWER_MAX];
+    size_t n = dns_answer(q, r, c != NULL ? DNS_ANSWER_MAX : q->room, out);
+
+    note(b, q, r);
+    if (c != NULL) {
+        dns_tcp_answer(c, out, n);
+        return;
+    }
+    const struct udp_ends back = {
+        .from = ends->to, .to = ends->from, .from_port = ends->to_port, .to_port = ends->from_port};
+    udp_send(b, &back, out, n);
 }
 
 static void drop(struct dns_pending *p)
@@ -75,6 +83,19 @@ void dns_cancel(struct box *b)
     }
 }
 
+void dns_forget(struct box *b, const struct dns_connection *c)
+{
+    struct dns_pending *next;
+
+    for (struct dns_pending *p = b->queries; p != NULL; p = next) {
+        next = p->next;
+        if (p->connection != c)
+            continue;
+        names_cancel(p->lookup);
+        drop(p);
+    }
+}
+
 /* An address that is not public is told only if some rule was written for it. */
 static bool may_tell(const struct box *b, const struct address *a)
 {
@@ -88,26 +109,35 @@ static bool may_tell(const struct box *b, const struct address *a)
     return false;
 }
 
-static void on_name(void *arg, const struct name_entry *entry)
+static int code_of(enum names_result r)
+{
+    return r == NAMES_NOWHERE ? DNS_NXDOMAIN : r == NAMES_FAILED ? DNS_SERVFAIL : DNS_NOERROR;
+}
+
+static void on_name(void *arg, const struct name_entry *entry, enum names_result result)
 {
     struct dns_pending *p = arg;
-    struct address good[ADDRESSES_MAX];
+    struct address good[NAME_ADDRESSES_MAX];
+    struct dns_reply r = {.code = code_of(result), .addresses = good};
     struct box *b = p->box;
-    size_t n = 0;
 
     for (size_t i = 0; entry != NULL && i < entry->n; i++) {
         /* On a host without IPv6 its addresses would be tried first and, accepted here, never be given up. */
         if (!address_is4(&entry->addresses[i]) && !dial_has_way(&entry->addresses[i]))
             continue;
-        if (may_tell(b, &entry->addresses[i]))
-            good[n++] = entry->addresses[i];
-        else
-            box_deny(b, EGRESS_ADDRESS, POLICY_UDP, &entry->addresses[i], SANDBOX_NET_DNS_PORT, p->query.name, -1);
+        if (may_tell(b, &entry->addresses[i])) {
+            good[r.n++] = entry->addresses[i];
+            continue;
+        }
+        r.is_blocked = true;
+        box_deny(b, EGRESS_ADDRESS, EGRESS_QUERY, &entry->addresses[i], SANDBOX_NET_DNS_PORT, p->query.name, -1);
     }
     int64_t left = entry != NULL ? (entry->until_ms - clock_boot_ms()) / 1000 : 0;
-    uint32_t ttl = left < 0 ? 0 : left > TTL_MAX_S ? TTL_MAX_S : (uint32_t)left;
-    answer(b, &p->from, p->from_len, &p->query, entry == NULL ? DNS_NXDOMAIN : DNS_NOERROR, good, n, ttl);
+    r.ttl = left < 0 ? 0 : left > TTL_MAX_S ? TTL_MAX_S : (uint32_t)left;
+    /* The connection may end by the answer, and would take this query along. */
+    struct dns_pending asked = *p;
     drop(p);
+    answer(b, &asked.ends, asked.connection, &asked.query, &r);
 }
 
 static bool take_token(struct box *b)
@@ -127,80 +157,58 @@ static bool take_token(struct box *b)
     return true;
 }
 
-static void query(struct box *b, const uint8_t *bytes, size_t n, const struct sockaddr_storage *from, socklen_t from_len)
+/* Whether a query is taken: what is remembered costs nobody outside anything, a program that connects often asks often. */
+static bool is_taken(struct box *b, const struct dns_query *q)
+{
+    return names_knows(b, q->name) || (strlen(q->name) <= LIMIT_DNS_NAME && b->nqueries < QUERIES_MAX && take_token(b));
+}
+
+void dns_query(struct box *b, const struct udp_ends *ends, struct dns_connection *c, const uint8_t *p, size_t n)
 {
     struct dns_query q;
-    int code = dns_parse(bytes, n, &q);
+    struct dns_reply r = {.code = dns_parse(p, n, &q)};
 
-    if (code < 0)
+    if (r.code < 0)
         return;
     b->status.totals.queries++;
-    if (code != DNS_NOERROR) {
-        answer(b, from, from_len, &q, code, NULL, 0, 0);
+    if (r.code != DNS_NOERROR) {
+        answer(b, ends, c, &q, &r);
         return;
     }
-    enum egress_reason reason = EGRESS_BY_RULE;
-    bool ok = policy_resolves(&b->policy, q.name);
-    /* What is remembered costs nobody outside anything: a program that connects often asks often. */
-    if (ok && !names_knows(b, q.name)) {
-        reason = EGRESS_LIMIT;
-        ok = strlen(q.name) <= LIMIT_DNS_NAME && b->nqueries < QUERIES_MAX && take_token(b);
+    if (!policy_resolves(&b->policy, q.name)) {
+        if (q.type == DNS_A || q.type == DNS_AAAA)
+            box_deny(b, EGRESS_BY_RULE, EGRESS_QUERY, NULL, SANDBOX_NET_DNS_PORT, q.name, -1);
+        r.code = DNS_NXDOMAIN;
+        r.is_blocked = true;
+        answer(b, ends, c, &q, &r);
+        return;
     }
-    if (!ok) {
-        if (q.type == DNS_A || q.type == DNS_AAAA || reason == EGRESS_LIMIT)
-            box_deny(b, reason, POLICY_UDP, NULL, SANDBOX_NET_DNS_PORT, q.name, -1);
-        answer(b, from, from_len, &q, reason == EGRESS_LIMIT ? DNS_REFUSED : DNS_NXDOMAIN, NULL, 0, 0);
+    if (!is_taken(b, &q)) {
+        box_deny(b, EGRESS_LIMIT, EGRESS_QUERY, NULL, SANDBOX_NET_DNS_PORT, q.name, -1);
+        r.code = DNS_REFUSED;
+        answer(b, ends, c, &q, &r);
         return;
     }
     if (q.type != DNS_A && q.type != DNS_AAAA) {
-        answer(b, from, from_len, &q, DNS_NOERROR, NULL, 0, 0);    /* the name is there, without such records */
+        /* The name is there, without such records; but nobody gets a whole zone. */
+        r.code = q.type == DNS_AXFR || q.type == DNS_IXFR ? DNS_REFUSED : DNS_NOERROR;
+        answer(b, ends, c, &q, &r);
         return;
     }
-    struct dns_pending *p = mem_zalloc(sizeof *p);
-    *p = (struct dns_pending){.next = b->queries, .box = b, .from = *from, .from_len = from_len, .query = q};
+    struct dns_pending *w = mem_zalloc(sizeof *w);
+    *w = (struct dns_pending){.next = b->queries, .box = b, .connection = c, .query = q};
+    if (ends != NULL)
+        w->ends = *ends;
     if (b->queries != NULL)
-        b->queries->prev = p;
-    b->queries = p;
+        b->queries->prev = w;
+    b->queries = w;
     b->nqueries++;
-    struct lookup *l = names_find(b, q.name, on_name, p);
+    struct lookup *l = names_find(b, q.name, on_name, w);
     if (l != NULL)
-        p->lookup = l;
+        w->lookup = l;
 }
 
-/* Whether the packet was sent to the resolver: other packets are none of its business. */
-static bool is_for_resolver(struct msghdr *m)
+void dns_datagram(struct box *b, const struct udp_ends *ends, const uint8_t *p, size_t n)
 {
-    static const uint8_t resolver[4] = {192, 0, 2, 53};
-
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c != NULL; c = CMSG_NXTHDR(m, c)) {
-        struct sockaddr_in to;
-        if (c->cmsg_level != IPPROTO_IP || c->cmsg_type != IP_RECVORIGDSTADDR || c->cmsg_len < CMSG_LEN(sizeof to))
-            continue;
-        memcpy(&to, CMSG_DATA(c), sizeof to);
-        return to.sin_port == htons(SANDBOX_NET_DNS_PORT) && memcmp(&to.sin_addr, resolver, sizeof resolver) == 0;
-    }
-    return false;
-}
-
-void dns_ready(struct box *b)
-{
-    uint8_t bytes[DNS_QUERY_MAX + 1];
-    struct sockaddr_storage from;
-    union {
-        char bytes[256];
-        struct cmsghdr align;
-    } control;
-
-    for (int i = 0; i < QUERIES_A_TURN; i++) {
-        struct iovec iov = {.iov_base = bytes, .iov_len = sizeof bytes};
-        struct msghdr m = {
-            .msg_name = &from, .msg_namelen = sizeof from, .msg_iov = &iov, .msg_iovlen = 1,
-            .msg_control = control.bytes, .msg_controllen = sizeof control.bytes,
-        };
-        ssize_t n = recvmsg(b->udp, &m, 0);
-        if (n < 0)
-            return;
-        if (is_for_resolver(&m))
-            query(b, bytes, (size_t)n, &from, m.msg_namelen);
-    }
+    dns_query(b, ends, NULL, p, n);
 }

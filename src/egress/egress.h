@@ -3,8 +3,10 @@
  *
  * A box is a sandbox with a network: its two sockets, its policy, its counters. A flow is one connection out of it. Who calls
  * whom: link.c (the node's messages) -> box.c; the loop -> flow.c (a connection until it is decided) -> dial.c (to where it
- * may go) -> relay.c (bytes); whoever decides -> decisions.c (counts, and the log that the node keeps); the loop -> dns.c (queries) -> names.c (what names lead to) -> resolve.c (the host's
- * resolvers). hello.c, head.c, scan.c and dns_wire.c read strangers' bytes and know nothing else.
+ * may go) -> relay.c (bytes); whoever decides -> decisions.c (counts, and the log that the node keeps); the loop -> udp.c
+ * (datagrams) -> udp_flow.c (decides and relays them), dns.c (queries; dns_tcp.c for those by TCP) -> names.c (what names lead
+ * to) -> resolve.c (the host's resolvers). hello.c, head.c, scan.c and dns_wire.c read strangers' bytes and know nothing else,
+ * udp_packet.c writes packets.
  */
 #ifndef QS_EGRESS_EGRESS_H
 #define QS_EGRESS_EGRESS_H
@@ -19,11 +21,13 @@
 #include "base/map.h"
 #include "base/policy.h"
 #include "egress/head.h"
+#include "egress/udp_packet.h"
 #include "ipc/egress_proto.h"
 #include "loop/loop.h"
 #include "sys/mover.h"
 
-#define ADDRESSES_MAX 8             /* of a name that are tried */
+#define NAME_ADDRESSES_MAX 32       /* of a name that are told */
+#define ADDRESSES_MAX 8             /* and of those that are tried */
 
 struct resolver;
 struct link_server;
@@ -40,14 +44,16 @@ struct egress {
 
 struct flow;
 struct dial;
+struct dns_connection;
 struct dns_pending;
 struct lookup;
 struct teller;
+struct udp_flows;
 
 struct box {
     struct egress *egress;
     char id[ID_SIZE];
-    int tcp, udp;                   /* owned */
+    int tcp, udp, raw4, raw6;       /* owned */
     struct loop_io *tcp_io, *udp_io;
     struct loop_timer *pause;       /* the listener rests, because descriptors are short */
     uint64_t netns;                 /* cookie of its namespace */
@@ -55,10 +61,15 @@ struct box {
     struct policy policy;
     struct flow *flows;             /* all open ones */
     uint32_t nflows;
+    struct udp_flows *udp_flows;    /* made when first used */
     struct dns_pending *queries;    /* under way */
     uint32_t nqueries;
+    struct dns_connection *dns_connections;
+    uint32_t ndns_connections;
     double tokens;                  /* DNS queries that may come now */
     int64_t tokens_ms;
+    int64_t noted_second;           /* queries written to the log in this second */
+    unsigned noted;
     struct lookup *lookups;         /* under way */
     struct name_cache *names;       /* made when first used */
     struct egress_status status;    /* counters and the last denials; revision and flows_now are filled when asked */
@@ -117,15 +128,16 @@ struct flow {
 };
 
 /* box.c */
-struct box *box_attach(struct egress *g, const struct egress_policy *m, int *tcp, int *udp, struct err *e);
+/* Takes the descriptors (enum in ipc/egress_proto.h) if it succeeds. */
+struct box *box_attach(struct egress *g, const struct egress_policy *m, int fds[EGRESS_SOCKETS], struct err *e);
 int box_policy(struct egress *g, const struct egress_policy *m, struct err *e);
 void box_detach(struct box *b);
 void boxes_done(struct egress *g);
-/* decisions.c: notes what did not go out. `rule` -1: none matched; to and name may be NULL. */
-void box_deny(struct box *b, enum egress_reason reason, enum policy_protocol protocol, const struct address *to,
-              uint16_t port, const char *name, int rule);
+/* decisions.c: notes what did not go out. protocol: or EGRESS_QUERY; `rule` -1: none matched; to and name may be NULL. */
+void box_deny(struct box *b, enum egress_reason reason, unsigned protocol, const struct address *to, uint16_t port,
+              const char *name, int rule);
 /* What goes out, and a rule of action log (`rule`) has matched. */
-void box_note(struct box *b, enum policy_protocol protocol, const struct address *to, uint16_t port, const char *name, int rule);
+void box_note(struct box *b, unsigned protocol, const struct address *to, uint16_t port, const char *name, int rule);
 void box_tell_totals(struct box *b);        /* to the node, if they have changed */
 void box_tell_rest(struct box *b);          /* and all that it was not told yet: the box ends */
 
@@ -151,22 +163,49 @@ void dial_start(struct flow *f);
 void dial_cancel(struct flow *f);                   /* also of a flow that does not dial */
 bool dial_is_local(const struct address *a);        /* an address of this host */
 bool dial_has_way(const struct address *a);         /* the host has a route to it */
+int dial_datagram(const struct address *a, uint16_t port);  /* a connected socket, or -errno */
 
 /* relay.c */
 void relay_start(struct flow *f);
 
+/* udp.c */
+void udp_ready(struct box *b);
+void udp_send(const struct box *b, const struct udp_ends *ends, const void *payload, size_t n);    /* into the sandbox */
+void udp_refuse(const struct box *b, const struct udp_ends *ends, size_t n);    /* to who sent n bytes */
+
+/* udp_flow.c */
+void udp_flow_datagram(struct box *b, const struct udp_ends *ends, const uint8_t *p, size_t n);
+void udp_flows_check(struct box *b);        /* the policy is another: ends what it does not allow */
+uint32_t udp_flows_count(const struct box *b);
+void udp_flows_free(struct box *b);
+
 /* dns.c */
-void dns_ready(struct box *b);
+bool dns_is_resolver(const struct address *to, uint16_t port);
+void dns_datagram(struct box *b, const struct udp_ends *ends, const uint8_t *p, size_t n);
+/* Of a connection (NULL: by a datagram). The answer may come at once, and end the connection. */
+void dns_query(struct box *b, const struct udp_ends *ends, struct dns_connection *c, const uint8_t *p, size_t n);
+void dns_forget(struct box *b, const struct dns_connection *c);     /* it has ended: the answers are given to nobody */
 void dns_cancel(struct box *b);
+
+/* dns_tcp.c */
+void dns_tcp_start(struct box *b, int fd);  /* takes it */
+void dns_tcp_answer(struct dns_connection *c, const uint8_t *p, size_t n);
+void dns_tcp_free(struct box *b);
 
 /* names.c: what names lead to, remembered a sandbox */
 struct name_entry {
     char name[POLICY_DOMAIN_MAX + 1];
-    struct address addresses[ADDRESSES_MAX];
+    struct address addresses[NAME_ADDRESSES_MAX];
     size_t n;
     int64_t until_ms;               /* boot clock: asked anew after it */
 };
-typedef void (*names_cb)(void *arg, const struct name_entry *entry);   /* NULL: it leads nowhere, or nobody knows */
+enum names_result {
+    NAMES_FOUND,
+    NAMES_EMPTY,                    /* the name is there, without addresses */
+    NAMES_NOWHERE,                  /* there is no such name */
+    NAMES_FAILED,                   /* nobody could tell */
+};
+typedef void (*names_cb)(void *arg, const struct name_entry *entry, enum names_result r);  /* an entry if NAMES_FOUND */
 /* The callback may come at once; then NULL is returned. */
 struct lookup *names_find(struct box *b, const char *name, names_cb cb, void *arg);
 bool names_knows(const struct box *b, const char *name);     /* names_find would answer at once */
@@ -178,7 +217,7 @@ void names_free(struct name_cache *c);
 
 /* resolve.c: both families of a name from the host's resolvers */
 struct question;
-typedef void (*resolve_cb)(void *arg, const struct address *addresses, size_t n, uint32_t ttl);
+typedef void (*resolve_cb)(void *arg, enum names_result r, const struct address *addresses, size_t n, uint32_t ttl);
 struct resolver *resolver_new(struct loop *l, const char *servers, struct err *e);
 void resolver_free(struct resolver *r);
 struct question *resolver_ask(struct resolver *r, const char *name, resolve_cb cb, void *arg);    /* never at once */

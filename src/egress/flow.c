@@ -150,7 +150,7 @@ void flow_refuse(struct flow *f, enum egress_reason reason, const struct address
 {
     char text[512], address[ADDRESS_TEXT];
 
-    box_deny(f->box, reason, (enum policy_protocol)f->protocol, to, f->port, name_or_null(f), rule);
+    box_deny(f->box, reason, f->protocol, to, f->port, name_or_null(f), rule);
     const struct egress_status *s = &f->box->status;
     const char *by = s->denials[s->ndenials - 1].rule;
     (void)snprintf(text, sizeof text, "quicksand: the network policy of this sandbox does not allow %s port %u (%s%s%s)\n",
@@ -214,7 +214,7 @@ static void dial_allowed(struct flow *f, const struct address *addresses, size_t
     int rule = -1, bad_rule = -1, logged = -1;
 
     f->naddresses = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && f->naddresses < ADDRESSES_MAX; i++) {
         enum egress_reason why;
         if (may_dial(f, &addresses[i], &rule, &why)) {
             f->addresses[f->naddresses++] = addresses[i];
@@ -237,13 +237,13 @@ static void dial_allowed(struct flow *f, const struct address *addresses, size_t
     dial_start(f);
 }
 
-static void on_name(void *arg, const struct name_entry *entry)
+static void on_name(void *arg, const struct name_entry *entry, enum names_result r)
 {
     struct flow *f = arg;
 
     f->lookup = NULL;
     if (entry == NULL) {
-        flow_failed(f, "502 Bad Gateway", "the name leads nowhere");
+        flow_failed(f, "502 Bad Gateway", r == NAMES_FAILED ? "the name could not be resolved" : "the name leads nowhere");
         return;
     }
     /* A copy: dialling may replace the entry. */
@@ -479,6 +479,11 @@ static void flow_begin(struct box *b, int fd)
         flow_reset(f);
         return;
     }
+    if (dns_is_resolver(&f->to, f->port)) {
+        dns_tcp_start(b, take_fd(&f->in));
+        flow_free(f);
+        return;
+    }
     if (b->nflows > LIMIT_FLOWS) {
         flow_refuse(f, EGRESS_LIMIT, &f->to, -1);
         return;
@@ -531,6 +536,6 @@ void flow_check(struct flow *f)
         f->rule = rule;
         return;
     }
-    box_deny(f->box, reason, (enum policy_protocol)f->protocol, to, f->port, name_or_null(f), rule);
+    box_deny(f->box, reason, f->protocol, to, f->port, name_or_null(f), rule);
     flow_reset(f);
 }

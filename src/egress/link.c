@@ -73,11 +73,11 @@ static int on_policy(struct link *l, struct chan_msg *m)
     bool attach = m->type == EGRESS_ATTACH;
 
     /* One sandbox's message that cannot be read is no reason to forget all others. */
-    if (egress_policy_decode(&p, m->data, m->len) < 0 || m->nfds != (attach ? 2 : 0)) {
+    if (egress_policy_decode(&p, m->data, m->len) < 0 || m->nfds != (attach ? EGRESS_SOCKETS : 0)) {
         err_set(&e, ERR_INVALID, "the message cannot be read");
         return answer_error(l, m->tag, &e);
     }
-    bool ok = attach ? box_attach(g, &p, &m->fds[0], &m->fds[1], &e) != NULL : box_policy(g, &p, &e) == 0;
+    bool ok = attach ? box_attach(g, &p, m->fds, &e) != NULL : box_policy(g, &p, &e) == 0;
     return ok ? send_it(l, EGRESS_OK, m->tag, NULL, 0) : answer_error(l, m->tag, &e);
 }
 
@@ -106,7 +106,7 @@ static int on_status(struct link *l, const struct chan_msg *m)
         return answer_error(l, m->tag, &e);
     }
     b->status.revision = b->revision;
-    b->status.flows_now = b->nflows;
+    b->status.flows_now = b->nflows + udp_flows_count(b);
     return send_it(l, EGRESS_STATUS_R, m->tag, l->server->answer,
                    egress_status_encode(&b->status, l->server->answer, ANSWER_MAX));
 }

@@ -78,11 +78,11 @@ static struct lookup *take(struct box *b, const char *name)
     return l;
 }
 
-static void on_answer(void *arg, const struct address *addresses, size_t n, uint32_t ttl)
+static void on_answer(void *arg, enum names_result r, const struct address *addresses, size_t n, uint32_t ttl)
 {
     struct lookup *l = arg;
 
-    if (n > 0) {
+    if (r == NAMES_FOUND) {
         struct name_entry *entry = remember(l->box, l->name);
         memcpy(entry->addresses, addresses, n * sizeof *addresses);
         entry->n = n;
@@ -97,7 +97,7 @@ static void on_answer(void *arg, const struct address *addresses, size_t n, uint
         free(l);
         /* Each gets the entry as it is now: the one before may have asked for many other names. */
         if (cb != NULL)
-            cb(cb_arg, n > 0 ? known(b, name) : NULL);
+            cb(cb_arg, r == NAMES_FOUND ? known(b, name) : NULL, r);
     }
 }
 
@@ -115,7 +115,7 @@ struct lookup *names_find(struct box *b, const char *name, names_cb cb, void *ar
     const struct name_entry *entry = known(b, name);
 
     if (is_fresh(entry)) {
-        cb(arg, entry);
+        cb(arg, entry, NAMES_FOUND);
         return NULL;
     }
     struct lookup *l = mem_zalloc(sizeof *l);

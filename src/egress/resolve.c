@@ -14,6 +14,7 @@
 #include "egress/egress.h"
 
 #define SOCKETS_MAX 64
+#define DATAGRAM_BYTES 1232     /* what every path takes in one piece */
 #define TIMEOUT_MS 2000
 #define TRIES 2
 #define TICK_MS 250             /* how often overdue answers are looked for */
@@ -35,7 +36,8 @@ struct question {
     struct resolver *resolver;
     resolve_cb cb;              /* NULL: cancelled */
     void *arg;
-    struct address addresses[ADDRESSES_MAX];
+    enum names_result result;
+    struct address addresses[NAME_ADDRESSES_MAX];
     size_t n;
     uint32_t ttl;
     bool done;                  /* c-ares has answered; the callback comes from the loop */
@@ -88,7 +90,9 @@ struct resolver *resolver_new(struct loop *l, const char *servers, struct err *e
 {
     struct resolver *r = mem_zalloc(sizeof *r);
     struct ares_options o = {
-        .flags = ARES_FLAG_NOSEARCH | ARES_FLAG_NOALIASES,
+        /* Most large answers come in one datagram then; the others by TCP. */
+        .flags = ARES_FLAG_NOSEARCH | ARES_FLAG_NOALIASES | ARES_FLAG_EDNS,
+        .ednspsz = DATAGRAM_BYTES,
         .timeout = TIMEOUT_MS,
         .tries = TRIES,
         .sock_state_cb = on_state,
@@ -104,7 +108,7 @@ struct resolver *resolver_new(struct loop *l, const char *servers, struct err *e
     int rc = ares_library_init(ARES_LIB_INIT_ALL);
     if (rc == ARES_SUCCESS)
         rc = ares_init_options(&r->channel, &o,
-                               ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB |
+                               ARES_OPT_FLAGS | ARES_OPT_EDNSPSZ | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB |
                                    ARES_OPT_LOOKUPS);
     if (rc == ARES_SUCCESS && servers[0] != '\0')
         rc = ares_set_servers_ports_csv(r->channel, servers);
@@ -131,7 +135,7 @@ static void deliver(void *arg)
     struct question *q = arg;
 
     if (q->cb != NULL)
-        q->cb(q->arg, q->addresses, q->n, q->ttl);
+        q->cb(q->arg, q->result, q->addresses, q->n, q->ttl);
     free(q);
 }
 
@@ -139,7 +143,7 @@ static void add(struct question *q, const struct ares_addrinfo_node *n)
 {
     struct address a = {{[10] = 0xff, [11] = 0xff}};
 
-    if (q->n == ADDRESSES_MAX)
+    if (q->n == NAME_ADDRESSES_MAX)
         return;
     if (n->ai_family == AF_INET)
         memcpy(a.b + 12, &((const struct sockaddr_in *)(const void *)n->ai_addr)->sin_addr, 4);
@@ -152,6 +156,21 @@ static void add(struct question *q, const struct ares_addrinfo_node *n)
     q->addresses[q->n++] = a;
 }
 
+/* Most of the world is reached by IPv4: those come first, and what of half of the room the others leave. */
+static void add_all(struct question *q, const struct ares_addrinfo_node *nodes)
+{
+    size_t others = 0;
+
+    for (const struct ares_addrinfo_node *n = nodes; n != NULL; n = n->ai_next)
+        others += n->ai_family != AF_INET;
+    if (others > NAME_ADDRESSES_MAX / 2)
+        others = NAME_ADDRESSES_MAX / 2;
+    for (int pass = 0; pass < 2; pass++)
+        for (const struct ares_addrinfo_node *n = nodes; n != NULL; n = n->ai_next)
+            if ((n->ai_family == AF_INET) == (pass == 0) && (pass == 1 || q->n < NAME_ADDRESSES_MAX - others))
+                add(q, n);
+}
+
 static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo *info)
 {
     struct question *q = arg;
@@ -159,14 +178,13 @@ static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo 
     (void)timeouts;
     q->resolver->open--;
     q->ttl = TTL_MAX;
-    /* Most of the world is reached by IPv4: those come first, and half of the room is theirs. */
     if (status == ARES_SUCCESS) {
-        for (int pass = 0; pass < 2; pass++)
-            for (const struct ares_addrinfo_node *n = info->nodes; n != NULL; n = n->ai_next)
-                if ((n->ai_family == AF_INET) == (pass == 0) && (pass == 1 || q->n < ADDRESSES_MAX / 2))
-                    add(q, n);
+        add_all(q, info->nodes);
         ares_freeaddrinfo(info);
     }
+    q->result = q->n > 0 ? NAMES_FOUND : status == ARES_SUCCESS || status == ARES_ENODATA ? NAMES_EMPTY
+                                       : status == ARES_ENOTFOUND                         ? NAMES_NOWHERE
+                                                                                          : NAMES_FAILED;
     q->done = true;
     if (status == ARES_EDESTRUCTION)
         free(q);

@@ -25,6 +25,11 @@ const char *egress_reason_name(enum egress_reason r)
     return r > 0 && r < EGRESS_REASONS_ ? names[r] : "?";
 }
 
+const char *egress_protocol_name(unsigned protocol)
+{
+    return protocol == EGRESS_QUERY ? "dns" : policy_protocol_name((enum policy_protocol)protocol);
+}
+
 static void put_totals(struct wire_writer *w, const struct egress_totals *t)
 {
     wire_put_u64(w, t->sent);
@@ -132,7 +137,7 @@ static void get_denial(struct wire_reader *r, struct egress_denial *d)
     d->port = wire_get_u16(r);
     const void *to = wire_get_bytes(r, sizeof d->to.b, &len);
     if (r->failed || len != sizeof d->to.b || d->reason == 0 || d->reason >= EGRESS_REASONS_ ||
-        d->protocol >= POLICY_PROTOCOLS_)
+        d->protocol > EGRESS_QUERY)
         wire_fail(r);
     else
         memcpy(d->to.b, to, sizeof d->to.b);

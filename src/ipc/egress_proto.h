@@ -20,7 +20,7 @@
 enum egress_type {
     EGRESS_HELLO = 1,   /* node -> egress: empty */
     EGRESS_HELLO_R,     /* u32 number of sandboxes it serves, str version */
-    EGRESS_ATTACH,      /* struct egress_policy, descriptors: TCP listener, UDP socket. Repeated: takes their place */
+    EGRESS_ATTACH,      /* struct egress_policy, EGRESS_SOCKETS descriptors. Repeated: takes their place */
     EGRESS_POLICY,      /* struct egress_policy for an attached sandbox, else ERR_NOT_FOUND */
     EGRESS_DETACH,      /* str sandbox: cut everything; of an unknown one EGRESS_OK as well */
     EGRESS_STATUS,      /* str sandbox -> EGRESS_STATUS_R */
@@ -40,6 +40,12 @@ struct egress_totals {
     uint64_t denied;
     uint64_t noted;             /* allowed, and a rule of action log had matched */
 };
+
+/* TCP listener, UDP socket, raw sockets of IPv4 and IPv6 (without IPv6 another of IPv4). */
+enum { EGRESS_TCP, EGRESS_UDP, EGRESS_RAW4, EGRESS_RAW6, EGRESS_SOCKETS };
+
+/* As protocol of a denial: a query of the resolver. */
+#define EGRESS_QUERY POLICY_PROTOCOLS_
 
 struct egress_policy {
     char sandbox[ID_SIZE];
@@ -74,12 +80,13 @@ enum egress_reason {
     EGRESS_REASONS_
 };
 const char *egress_reason_name(enum egress_reason r);
+const char *egress_protocol_name(unsigned protocol);    /* of a denial */
 
 struct egress_denial {
     uint64_t seq;               /* of the sandbox, from 1 */
     int64_t when_ms;            /* wall clock */
     uint8_t reason;             /* enum egress_reason */
-    uint8_t protocol;           /* enum policy_protocol; POLICY_UDP: a DNS query */
+    uint8_t protocol;           /* enum policy_protocol, or EGRESS_QUERY */
     uint16_t port;
     struct address to;
     char rule[LIMIT_NAME + 1];  /* the rule's name or number; "" = no rule matched */

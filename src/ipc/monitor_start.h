@@ -35,8 +35,10 @@ enum monitor_fd {
     MON_FD_CPUINFO = 16,
     MON_FD_ONLINE = 17,     /* devices/system/cpu/online */
     MON_FD_TCP = 18,        /* listener of the network namespace: connections to foreign addresses */
-    MON_FD_UDP = 19,        /* and the socket that DNS queries reach; /dev/null in place of both: no network */
-    MON_FD_END = 20,
+    MON_FD_UDP = 19,        /* and the socket that datagrams to them reach */
+    MON_FD_RAW4 = 20,       /* raw sockets, by which answers to those come from the right address */
+    MON_FD_RAW6 = 21,       /* the last four may be /dev/null: no network */
+    MON_FD_END = 22,
 };
 
 #endif

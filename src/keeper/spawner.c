@@ -34,16 +34,17 @@
 
 /*
  * What building takes. Namespaces, mounts and id maps: SYS_ADMIN, SETUID, SETGID, SETPCAP, SYS_CHROOT. Files and nodes of other owners:
- * CHOWN, DAC_OVERRIDE, FOWNER, FSETID, MKNOD. Loopback and sockets of a sandbox's network: NET_ADMIN, NET_BIND_SERVICE. Priority and end of
+ * CHOWN, DAC_OVERRIDE, FOWNER, FSETID, MKNOD. Loopback and sockets of a sandbox's network: NET_ADMIN, NET_RAW,
+ * NET_BIND_SERVICE. Priority and end of
  * what it started: SYS_NICE, SYS_RESOURCE, KILL. It may look into no process (SYS_PTRACE), and has nothing to do with modules, devices,
- * clocks, raw sockets, audit or the kernel's log. Init has all capabilities again, in its own namespace alone.
+ * clocks, audit or the kernel's log. Init has all capabilities again, in its own namespace alone.
  */
 #define SPAWNER_CAPS                                                                            \
     (CAP_BIT(CAP_SYS_ADMIN) | CAP_BIT(CAP_SETUID) | CAP_BIT(CAP_SETGID) | CAP_BIT(CAP_SETPCAP) | \
      CAP_BIT(CAP_SYS_CHROOT) | CAP_BIT(CAP_CHOWN) | CAP_BIT(CAP_DAC_OVERRIDE) |                  \
      CAP_BIT(CAP_FOWNER) | CAP_BIT(CAP_FSETID) | CAP_BIT(CAP_MKNOD) | CAP_BIT(CAP_NET_ADMIN) |   \
-     CAP_BIT(CAP_NET_BIND_SERVICE) | CAP_BIT(CAP_SYS_NICE) | CAP_BIT(CAP_SYS_RESOURCE) |         \
-     CAP_BIT(CAP_KILL))
+     CAP_BIT(CAP_NET_RAW) | CAP_BIT(CAP_NET_BIND_SERVICE) | CAP_BIT(CAP_SYS_NICE) |              \
+     CAP_BIT(CAP_SYS_RESOURCE) | CAP_BIT(CAP_KILL))
 
 static int channel = -1; /* the keeper's end, or in the spawner the spawner's */
 static int spawner_pidfd = -1;

@@ -1,5 +1,5 @@
 /*
- * network.c - the two sockets through which a sandbox's connections reach egress
+ * network.c - the sockets through which a sandbox's connections and datagrams reach egress
  *
  * They lie in the sandbox's namespace and belong to nobody inside. The monitor only keeps them: it accepts nothing, so
  * while egress is away connections wait, and without them none is possible.
@@ -20,8 +20,8 @@ void network_keep(bool wanted)
     there = wanted && getsockopt(MON_FD_TCP, SOL_SOCKET, SO_ACCEPTCONN, &listening, &n) == 0 && listening == 1;
     if (there)
         return;
-    (void)close(MON_FD_TCP);
-    (void)close(MON_FD_UDP);
+    for (int fd = MON_FD_TCP; fd <= MON_FD_RAW6; fd++)
+        (void)close(fd);
 }
 
 bool network_is_there(void)

@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "base/mem.h"
 #include "monitor/monitor.h"
 #include "sys/fd.h"
 
@@ -308,7 +309,7 @@ static size_t reply(struct waiter *w, struct exec *e, uint16_t *ret_type)
 
 void waiter_try(struct waiter *w)
 {
-    static const int network[] = {MON_FD_TCP, MON_FD_UDP};
+    static const int network[] = {MON_FD_TCP, MON_FD_UDP, MON_FD_RAW4, MON_FD_RAW6};
     struct peer *p = &peers[w->peer];
     struct exec *e = w->exec != 0 ? exec_by_index(w->exec - 1u) : NULL;
     uint64_t offset = w->offset;
@@ -324,7 +325,8 @@ void waiter_try(struct waiter *w)
     size_t n = reply(w, e, &type);
     buffers_used(n);
     const int *fds = type == MON_NETWORK_R ? network : &w->fd;
-    int r = chan_send(p->fd, type, w->tag, tx_buffer, n, fds, type == MON_NETWORK_R ? 2 : type == MON_DIAL_R ? 1 : 0);
+    int nfds = type == MON_NETWORK_R ? (int)array_len(network) : type == MON_DIAL_R ? 1 : 0;
+    int r = chan_send(p->fd, type, w->tag, tx_buffer, n, fds, nfds);
     if (r == -EAGAIN) {
         w->offset = offset;
         p->blocked = true;

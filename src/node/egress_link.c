@@ -26,7 +26,7 @@ struct request {
     bool lost;                  /* its connection broke */
     egress_cb cb;
     void *arg;
-    int fds[2];
+    int fds[EGRESS_SOCKETS];
     int nfds;
     size_t len;
     uint8_t payload[];
@@ -225,7 +225,7 @@ void egress_call(struct egress_link *k, enum egress_type type, const void *p, si
     r->len = n;
     if (n > 0)
         memcpy(r->payload, p, n);
-    for (int i = 0; i < nfds && i < 2; i++) {
+    for (int i = 0; i < nfds && i < EGRESS_SOCKETS; i++) {
         r->fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 3);
         r->lost = r->lost || r->fds[i] < 0;
         r->nfds++;

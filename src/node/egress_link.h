@@ -22,7 +22,7 @@ typedef void (*egress_cb)(void *arg, const struct chan_msg *m, const struct err 
 
 struct egress_link *egress_link_new(struct loop *l, const char *socket_path, void (*on_up)(void *arg),
                                     void (*on_event)(void *arg, const struct chan_msg *m), void *arg);
-/* fds (0 or 2) are copied; cb may be NULL. */
+/* fds (none, or EGRESS_SOCKETS) are copied; cb may be NULL. */
 void egress_call(struct egress_link *k, enum egress_type type, const void *p, size_t n, const int *fds, int nfds,
                  uint64_t timeout_ms, egress_cb cb, void *arg);
 void egress_link_free(struct egress_link *k);

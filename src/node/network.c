@@ -103,7 +103,7 @@ static void on_sockets(void *arg, enum monitor_result res, const struct chan_msg
     struct egress_policy p;
     struct err bad;
 
-    if (res == MONITOR_REPLY && (m->type != MON_NETWORK_R || m->nfds != 2)) {
+    if (res == MONITOR_REPLY && (m->type != MON_NETWORK_R || m->nfds != EGRESS_SOCKETS)) {
         err_set(&bad, ERR_INTERNAL, "the monitor's reply has no sockets");
         attached(a, NULL, &bad);
         return;
@@ -121,7 +121,7 @@ static void on_sockets(void *arg, enum monitor_result res, const struct chan_msg
     network_log_get_totals(a->network->log, a->sandbox, &p.totals);
     auto_free uint8_t *out = mem_alloc(FILE_MAX_BYTES);
     size_t n = egress_policy_encode(&p, out, FILE_MAX_BYTES);
-    egress_call(a->network->link, EGRESS_ATTACH, out, n, m->fds, 2, EGRESS_MS, attached, a);
+    egress_call(a->network->link, EGRESS_ATTACH, out, n, m->fds, EGRESS_SOCKETS, EGRESS_MS, attached, a);
 }
 
 static struct attach *attach_new(struct network *w, const char *sandbox)
@@ -175,7 +175,7 @@ static void on_decision(struct network *w, const char *sandbox, struct egress_de
     network_log_add(w->log, sandbox, line);
     if (line->verdict == POLICY_DENY)
         log_info("denied", "sandbox=%s reason=%s protocol=%s name=%s address=%s port=%u rule=%s count=%u", sandbox,
-                 egress_reason_name(d->reason), policy_protocol_name(d->protocol), d->name[0] != '\0' ? d->name : "-",
+                 egress_reason_name(d->reason), egress_protocol_name(d->protocol), d->name[0] != '\0' ? d->name : "-",
                  address_text(&d->to, address), d->port, d->rule[0] != '\0' ? d->rule : "-", line->count);
 }
 
@@ -382,7 +382,7 @@ static void put_denials(Quicksand__Node__NetworkStatus *out, struct egress_statu
         rows[i].when_ms = d->when_ms;
         rows[i].port = d->port;
         rows[i].reason = (char *)(uintptr_t)egress_reason_name(d->reason);
-        rows[i].protocol = (char *)(uintptr_t)policy_protocol_name(d->protocol);
+        rows[i].protocol = (char *)(uintptr_t)egress_protocol_name(d->protocol);
         rows[i].address = (char *)(uintptr_t)address_text(&d->to, texts + (size_t)i * ADDRESS_TEXT);
         rows[i].rule = d->rule;
         rows[i].name = d->name;

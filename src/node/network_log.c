@@ -161,7 +161,7 @@ static void lines_add(struct lines *s, const struct egress_decision *d)
     m->when_ms = d->about.when_ms;
     m->allowed = d->verdict == POLICY_ALLOW;
     m->reason = (char *)(uintptr_t)egress_reason_name(d->about.reason);
-    m->protocol = (char *)(uintptr_t)policy_protocol_name(d->about.protocol);
+    m->protocol = (char *)(uintptr_t)egress_protocol_name(d->about.protocol);
     m->address = (char *)(uintptr_t)address_text(&t->about.to, t->address);
     m->port = d->about.port;
     m->rule = t->about.rule;

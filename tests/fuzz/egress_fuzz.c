@@ -91,7 +91,8 @@ static void dns(const uint8_t *p, size_t n)
         return;
     if (code == DNS_NOERROR)
         check_name(q.name);
-    if (dns_answer(&q, code, a, 3, 60, out) > DNS_ANSWER_MAX)
+    const struct dns_reply r = {.code = code, .is_blocked = n % 2 != 0, .addresses = a, .n = 3, .ttl = 60};
+    if (q.room < DNS_DATAGRAM_MAX || q.room > DNS_ANSWER_MAX || dns_answer(&q, &r, q.room, out) > q.room)
         abort();
 }
 

@@ -257,7 +257,7 @@ BAD = [
     ({"rules": [{"domains": ["a..b"]}]}, "a..b"), ({"rules": [{"cidrs": ["10.0.0.0/33"]}]}, "10.0.0.0/33"),
     ({"rules": [{"cidrs": ["10.1.2.3/8"]}]}, "10.1.2.3/8"), ({"rules": [{"ports": [0]}]}, "port"),
     ({"rules": [{"ports": ["9-5"]}]}, "port"), ({"rules": [{"action": "permit"}]}, "action"),
-    ({"rules": [{"protocol": "udp"}]}, "UDP"), ({"rules": [{"domains": []}]}, "empty"), ({"rule": []}, "rule"),
+    ({"rules": [{"protocol": "sctp"}]}, "udp"), ({"rules": [{"domains": []}]}, "empty"), ({"rule": []}, "rule"),
     ({"rules": [{"domians": ["a.b"]}]}, "domains"), ("closed", "network"), (7, "network"),
     ({"allow_domains": ["1.2.3.4"]}, "1.2.3.4"), ({"allow_domains": ["b\u00fccher.test"]}, "punycode"),
     ({"rules": [], "allow_cidrs": []}, "exclude"),

@@ -50,6 +50,12 @@ ZONE = {
     "host.test": [HOST],
     "many.test": [f"93.184.216.{n}" for n in range(100, 130)],
     "git.test": [ALLOWED],
+    "crowd.test": [f"93.184.217.{n}" for n in range(1, 41)],
+    "crowd6.test": [f"2606:2800:220:9::{n:x}" for n in range(1, 41)],
+    "both.test": [f"93.184.217.{n}" for n in range(1, 41)] + [f"2606:2800:220:9::{n:x}" for n in range(1, 41)],
+    "huge.test": [f"2606:2800:220:9::{n:x}" for n in range(1, 101)],
+    "empty.test": [],
+    "broken.test": None,            # the authority fails
 }
 
 
@@ -88,8 +94,10 @@ class World:
         self.home = pathlib.Path(home)
         self.seen = []              # packets that arrived from the machine
         self.queries = []           # names asked of the authority
+        self.by_tcp = 0             # queries of the authority that came by TCP
+        self.stray = []             # datagrams that were answered from elsewhere
         self.requests = []          # (address, port, protocol, name, first bytes)
-        self.zone = {k: list(v) for k, v in ZONE.items()}
+        self.zone = {k: v if v is None else list(v) for k, v in ZONE.items()}
         self.turn = collections.Counter()
         self.lock = threading.Lock()
         self.make_certificates()
@@ -146,10 +154,16 @@ class World:
             self.dns_socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             self.dns_socket.bind((DNS, 53))
             threading.Thread(target=self.answer_names, daemon=True).start()
+            names = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            names.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            names.bind((DNS, 53))
+            names.listen(16)
+            threading.Thread(target=self.answer_names_by_tcp, args=(names,), daemon=True).start()
             for port in (80, 443, 8080, 8443, 22, 25, 9999):
                 self.listen(port)
             for port in (53, 443, 123, 9999):
                 self.listen_udp(port)
+            self.listen_stray()
         except BaseException as e:      # noqa: BLE001 - handed to the thread that waits
             self.failure = e
         ready.set()
@@ -194,7 +208,23 @@ class World:
             except OSError:
                 continue
             with contextlib.suppress(Exception):
-                self.dns_socket.sendto(self.resolve(data), peer)
+                answer, room = self.resolve(data), 512
+                if data[10:12] == b"\0\1":              # what the asker takes is in a record of its own
+                    room, = struct.unpack("!H", data[-8:-6])
+                if len(answer) > room:
+                    end = 12 + len(data[12:].split(b"\0")[0]) + 5
+                    answer = answer[:2] + b"\x83\x80\0\1" + b"\0" * 6 + answer[12:end]
+                self.dns_socket.sendto(answer, peer)
+
+    def answer_names_by_tcp(self, s):
+        while True:
+            c, _ = s.accept()
+            with contextlib.suppress(Exception), c:
+                c.settimeout(5)
+                f = c.makefile("rb")
+                answer = self.resolve(f.read(struct.unpack("!H", f.read(2))[0]))
+                self.by_tcp += 1
+                c.sendall(struct.pack("!H", len(answer)) + answer)
 
     def resolve(self, data):
         labels, at = [], 12
@@ -211,7 +241,7 @@ class World:
                 turn = self.turn[name, kind]
                 self.turn[name, kind] += 1
                 addresses = addresses[min(turn, len(addresses) - 1)]
-        code = 0 if addresses is not None else 3
+        code = 3 if name not in self.zone else 2 if addresses is None else 0
         records = b""
         count = 0
         for a in addresses or []:
@@ -233,10 +263,28 @@ class World:
         threading.Thread(target=self.accept, args=(s, port), daemon=True).start()
 
     def listen_udp(self, port):
-        for address in (ALLOWED, EVIL):
-            s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        for address in (ALLOWED, OTHER, EVIL, ALLOWED6, EVIL6, *PRIVATE):
+            s = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
             s.bind((address, port))
             threading.Thread(target=self.echo_udp, args=(s,), daemon=True).start()
+
+    def listen_stray(self):
+        """Who asks on port 9998 is answered from another port, and from another address."""
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        s.bind((ALLOWED, 9998))
+        others = []
+        for address, port in ((ALLOWED, 9997), (OTHER, 9998)):
+            others.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            others[-1].bind((address, port))
+
+        def serve():
+            while True:
+                data, peer = s.recvfrom(65536)
+                for o in others:
+                    o.sendto(b"stray", peer)
+                self.stray.append(data)
+
+        threading.Thread(target=serve, daemon=True).start()
 
     def echo_udp(self, s):
         while True:

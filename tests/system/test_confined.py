@@ -8,7 +8,7 @@ import pytest
 
 ROLES = ("control", "node", "egress", "image")
 KEEPER_CAPS = 0x20003B          # SYS_ADMIN, CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL: src/keeper/main.c
-SPAWNER_CAPS = sum(1 << c for c in (0, 1, 3, 4, 5, 6, 7, 8, 10, 12, 18, 21, 23, 24, 27))   # src/keeper/spawner.c
+SPAWNER_CAPS = sum(1 << c for c in (0, 1, 3, 4, 5, 6, 7, 8, 10, 12, 13, 18, 21, 23, 24, 27))   # src/keeper/spawner.c
 IMAGE_CAPS = 0x8000001B
 
 

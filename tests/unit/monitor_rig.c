@@ -349,6 +349,8 @@ static _Noreturn void monitor_main(const struct rig *r, int keeper, const struct
     fds[MON_FD_OOM] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     fds[MON_FD_TCP] = o->tcp > 0 ? o->tcp : open("/dev/null", O_RDWR);
     fds[MON_FD_UDP] = o->udp > 0 ? o->udp : open("/dev/null", O_RDWR);
+    fds[MON_FD_RAW4] = open("/dev/null", O_RDWR);
+    fds[MON_FD_RAW6] = open("/dev/null", O_RDWR);
     for (int i = MON_FD_MEMINFO; i < MON_FD_TCP; i++) {
         (void)snprintf(path, sizeof path, "%s/figure.%d", r->dir, i - MON_FD_MEMINFO);
         fds[i] = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);

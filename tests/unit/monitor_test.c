@@ -773,7 +773,7 @@ static void sockets_of_the_network_are_kept_and_end_with_the_sandbox(void **stat
     assert_int_equal(listen(tcp, 5), 0);
     rig_start(&rig, &(struct rig_options){.tcp = tcp, .udp = udp});
     assert_int_equal(ask_network(&m), MON_NETWORK_R);
-    assert_int_equal(m.nfds, 2);
+    assert_int_equal(m.nfds, 4);
     struct stat ours, theirs;
     assert_int_equal(fstat(tcp, &ours), 0);
     assert_int_equal(fstat(m.fds[0], &theirs), 0);

@@ -8,7 +8,7 @@
 
 static void put_target(const Quicksand__Node__Decision *d, struct buf *out)
 {
-    bool is_query = strcmp(d->protocol, "udp") == 0 && d->port == 53, has_address = strcmp(d->address, "::") != 0;
+    bool is_query = strcmp(d->protocol, "dns") == 0, has_address = strcmp(d->address, "::") != 0;
 
     (void)buf_addf(out, "%s %s", is_query ? "DNS query for" : d->protocol, d->name[0] != '\0' ? d->name : d->address);
     if (d->name[0] != '\0' && has_address)

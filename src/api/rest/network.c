@@ -40,9 +40,6 @@ static void on_policy(void *ctx, const Quicksand__Node__NetworkStatus *s, const 
     json_t *o = policy_to_json(&p);
     policy_done(&p);
     set(o, "revision", json_integer((json_int_t)s->revision));
-    set(o, "name", js_string_or_null(s->name));
-    set(o, "version", s->name != NULL ? json_integer(s->version) : json_null());
-    set(o, "follows", json_boolean(s->follows));
     call_reply(c, 200, o);
 }
 
@@ -114,7 +111,7 @@ static json_t *denials(const Quicksand__Node__NetworkStatus *s)
         set(o, "seq", json_integer((json_int_t)d->seq));
         set(o, "at", js_time_ms(d->when_ms));
         set(o, "reason", js_string_lossy(d->reason));
-        set(o, "protocol", json_string(strcmp(d->protocol, "udp") == 0 ? "dns" : d->protocol));
+        set(o, "protocol", js_string_lossy(d->protocol));
         set(o, "name", d->name[0] != '\0' ? js_string_lossy(d->name) : json_null());
         set(o, "address", strcmp(d->address, "::") != 0 ? js_string_lossy(d->address) : json_null());
         set(o, "port", json_integer(d->port));

@@ -114,7 +114,7 @@ json_t *decision_json(const Quicksand__Node__Decision *d)
     (void)json_object_set_new(o, "verdict", json_string(d->allowed ? "allow" : "deny"));
     (void)json_object_set_new(o, "reason", js_string_lossy(d->reason));
     (void)json_object_set_new(o, "rule", d->rule[0] != '\0' ? js_string_lossy(d->rule) : json_null());
-    (void)json_object_set_new(o, "protocol", json_string(strcmp(d->protocol, "udp") == 0 ? "dns" : d->protocol));
+    (void)json_object_set_new(o, "protocol", json_string(d->protocol));
     (void)json_object_set_new(o, "name", d->name[0] != '\0' ? js_string_lossy(d->name) : json_null());
     (void)json_object_set_new(o, "address", has_address ? js_string_lossy(d->address) : json_null());
     (void)json_object_set_new(o, "port", json_integer(d->port));

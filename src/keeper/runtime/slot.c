@@ -53,9 +53,8 @@ enum {
     FD_DEVPTS,
     FD_OOM,
     FD_FIGURES,
-    FD_TCP = FD_FIGURES + OBJECTS_FIGURES,
-    FD_UDP,
-    FD_EXE,
+    FD_NETWORK = FD_FIGURES + OBJECTS_FIGURES,
+    FD_EXE = FD_NETWORK + SLOT_NET_SOCKETS,
     FD_COUNT
 };
 
@@ -65,7 +64,7 @@ static uint8_t space[LIMIT_CHANNEL_INLINE];
  * Root of the sandbox has no power over the network namespace, which is the host's; so low ports and
  * ping are opened to everybody in it.
  */
-static int network(uint32_t base, int *ret_tcp, int *ret_udp, struct err *e)
+static int network(uint32_t base, int ret_fds[SLOT_NET_SOCKETS], struct err *e)
 {
     char groups[32];
 
@@ -80,7 +79,7 @@ static int network(uint32_t base, int *ret_tcp, int *ret_udp, struct err *e)
         r = fd_write_at(AT_FDCWD, "/proc/sys/net/ipv4/ping_group_range", groups);
     if (r < 0)
         return err_sys(e, -r, "set up the network namespace");
-    return slot_net_lay(ret_tcp, ret_udp, e);
+    return slot_net_lay(ret_fds, e);
 }
 
 /* A terminal belongs to whoever opens it: the monitor does that as root of the sandbox (monitor/groups.c). */
@@ -104,7 +103,7 @@ struct parts {
     uint32_t slot, base;
     int keeper; /* borrowed */
     int devpts, cgroup;
-    int tcp, udp; /* the network's sockets, or -1 */
+    int network[SLOT_NET_SOCKETS]; /* or -1 */
     int init, init_end; /* channel between monitor and init */
     int sync, sync_end;
     struct cg_tasks tasks;
@@ -268,7 +267,7 @@ static int equip_init(struct parts *p, struct err *e)
 
 static int say_ready(const struct parts *p, struct err *e)
 {
-    struct slot_ready ready = {.pid = getpid(), .network = p->tcp >= 0};
+    struct slot_ready ready = {.pid = getpid(), .network = p->network[0] >= 0};
     int r = process_start_time(ready.pid, &ready.start_time);
 
     if (r == 0)
@@ -292,13 +291,13 @@ static int place(const struct parts *p, struct err *e)
         [FD_PIDS] = cg_open_controller(g, p->slot, CG_PIDS),
         [FD_DEVPTS] = openat(p->devpts, ".", O_PATH | O_DIRECTORY | O_CLOEXEC),
         [FD_OOM] = cg_open_oom(g, p->slot),
-        [FD_TCP] = p->tcp >= 0 ? p->tcp : keeper.null_fd,
-        [FD_UDP] = p->udp >= 0 ? p->udp : keeper.null_fd,
         [FD_EXE] = keeper.monitor_exe,
     };
 
     for (int i = 0; i < OBJECTS_FIGURES; i++)
         from[FD_FIGURES + i] = objects_figure(p->slot, i);
+    for (int i = 0; i < SLOT_NET_SOCKETS; i++)
+        from[FD_NETWORK + i] = p->network[i] >= 0 ? p->network[i] : keeper.null_fd;
     for (int i = 0; i < FD_COUNT; i++)
         if (from[i] < 0)
             return err_sys(e, i == FD_DEVPTS ? errno : -from[i],
@@ -314,7 +313,7 @@ static int build(struct parts *p, struct err *e)
     uint32_t monitor_uid = slot_monitor_uid(p->slot);
 
     if (cg_make(&keeper.cg, p->slot, monitor_uid, p->base, e) < 0 ||
-        network(p->base, &p->tcp, &p->udp, e) < 0)
+        network(p->base, p->network, e) < 0)
         return -1;
     p->cgroup = cg_open(&keeper.cg, p->slot);
     if (p->cgroup < 0)
@@ -343,8 +342,7 @@ void slot_build(uint32_t slot, int channel)
                       .base = slot_base(slot),
                       .keeper = channel,
                       .devpts = -1,
-                      .tcp = -1,
-                      .udp = -1,
+                      .network = {-1, -1, -1, -1},
                       .cgroup = -1,
                       .init = -1,
                       .init_end = -1,

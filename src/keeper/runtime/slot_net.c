@@ -1,5 +1,5 @@
 /*
- * slot_net.c - the network of a slot: routes, rules and the two sockets that lead to egress
+ * slot_net.c - the network of a slot: routes, rules and the sockets that lead to egress
  *
  * Rules come before routes, so that there is no moment in which a foreign address is local and nothing stands before
  * it. The namespace belongs to the host: root of the sandbox can change nothing of this.
@@ -8,8 +8,10 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "base/log.h"
@@ -67,6 +69,8 @@ static int open_socket(int type, int *ret_fd)
         r = set(fd, SOL_SOCKET, SO_MARK, SANDBOX_NET_MARK);
     if (r == 0 && type == SOCK_DGRAM)
         r = set(fd, IPPROTO_IP, IP_RECVORIGDSTADDR, 1);
+    if (r == 0 && type == SOCK_DGRAM && six)
+        r = set(fd, IPPROTO_IPV6, IPV6_RECVORIGDSTADDR, 1);
     if (r == 0)
         r = bind_any(fd, six);
     if (r == 0 && type == SOCK_STREAM && listen(fd, BACKLOG) < 0)
@@ -76,15 +80,43 @@ static int open_socket(int type, int *ret_fd)
     return r;
 }
 
+/* Sends whole packets and receives none. Its mark makes the rules believe any source address. */
+static int open_raw(int domain, int *ret_fd)
+{
+    auto_close int fd = socket(domain, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_RAW);
+    int r = fd < 0 ? -errno : set(fd, SOL_SOCKET, SO_MARK, SANDBOX_NET_MARK);
+
+    if (r == 0)
+        *ret_fd = take_fd(&fd);
+    return r;
+}
+
+static int open_sockets(int fds[SLOT_NET_SOCKETS])
+{
+    int r = open_socket(SOCK_STREAM, &fds[SLOT_NET_TCP]);
+
+    if (r == 0)
+        r = open_socket(SOCK_DGRAM, &fds[SLOT_NET_UDP]);
+    if (r == 0)
+        r = open_raw(AF_INET, &fds[SLOT_NET_RAW4]);
+    if (r == 0)
+        r = open_raw(AF_INET6, &fds[SLOT_NET_RAW6]);
+    if (r == -EAFNOSUPPORT && fds[SLOT_NET_RAW4] >= 0) {
+        fds[SLOT_NET_RAW6] = fcntl(fds[SLOT_NET_RAW4], F_DUPFD_CLOEXEC, 3);
+        r = fds[SLOT_NET_RAW6] < 0 ? -errno : 0;
+    }
+    return r;
+}
+
 /* What a kernel answers that has no nftables, no transparent proxying or no rejecting in prerouting. */
 static bool is_lacking(int error)
 {
     return error == -EOPNOTSUPP || error == -ENOENT || error == -EPROTONOSUPPORT || error == -EAFNOSUPPORT;
 }
 
-int slot_net_lay(int *ret_tcp, int *ret_udp, struct err *e)
+int slot_net_lay(int ret_fds[SLOT_NET_SOCKETS], struct err *e)
 {
-    auto_close int tcp = -1, udp = -1;
+    int fds[SLOT_NET_SOCKETS] = {-1, -1, -1, -1};
     int r = slot_rules_load(rules, rules_len);
 
     if (is_lacking(r)) {
@@ -96,12 +128,11 @@ int slot_net_lay(int *ret_tcp, int *ret_udp, struct err *e)
     r = netlink_catch_all(SANDBOX_NET_SELF4, SANDBOX_NET_SELF6);
     if (r < 0)
         return err_sys(e, -r, "route all addresses of a sandbox");
-    r = open_socket(SOCK_STREAM, &tcp);
-    if (r == 0)
-        r = open_socket(SOCK_DGRAM, &udp);
+    r = open_sockets(fds);
+    for (int i = 0; r < 0 && i < SLOT_NET_SOCKETS; i++)
+        fd_close(&fds[i]);
     if (r < 0)
         return err_sys(e, -r, "open the sockets of a sandbox's network");
-    *ret_tcp = take_fd(&tcp);
-    *ret_udp = take_fd(&udp);
+    memcpy(ret_fds, fds, sizeof fds);
     return 0;
 }

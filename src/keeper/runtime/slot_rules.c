@@ -6,23 +6,25 @@
  *   chain pre { type filter hook prerouting priority mangle; policy accept;
  *     <to loopback or the sandbox's own address> accept
  *     meta l4proto tcp tproxy to :61753 meta mark set 0x5153 accept
- *     ip daddr 192.0.2.53 udp dport 53 tproxy ip to :61753 meta mark set 0x5153 accept
+ *     meta l4proto udp tproxy to :61753 meta mark set 0x5153 accept
  *     meta l4proto tcp reject with tcp reset          # nobody listens: the network is blocked
  *     reject with icmpx admin-prohibited }
  *   chain in { type filter hook input priority filter; policy drop;
  *     <to loopback or the sandbox's own address> accept
  *     meta mark 0x5153 accept }
  *   chain out { type filter hook output priority filter; policy drop;
- *     meta mark 0x5153 udp sport 61753 udp sport set 53 accept
  *     meta mark 0x5153 accept
  *     <tcp or udp> dport 61753 reject
  *     <to loopback or the sandbox's own address> accept
  *     meta l4proto tcp accept
- *     ip daddr 192.0.2.53 udp dport 53 accept
+ *     ip daddr >= 224.0.0.0 reject with icmpx admin-prohibited
+ *     ip6 daddr ff00::/8 reject with icmpx admin-prohibited
+ *     <from the sandbox's own address> meta l4proto udp accept
  *     reject with icmpx admin-prohibited }
  *
  * `in` repeats what `pre` decided: the namespace's own kernel must answer for no foreign address, and no connection to
- * one may land on a listener that a program of the sandbox has on 0.0.0.0.
+ * one may land on a listener that a program of the sandbox has on 0.0.0.0. Datagrams leave from the own address alone,
+ * because answers to others would be handed to egress as if they went out.
  */
 #include "keeper/runtime/slot_rules.h"
 
@@ -50,11 +52,11 @@
 #define PRIORITY_FILTER 0
 
 /* Offsets in the headers. */
+#define IP4_SRC 12
 #define IP4_DST 16
+#define IP6_SRC 8
 #define IP6_DST 24
-#define L4_SPORT 0
 #define L4_DPORT 2
-#define UDP_SUM 6
 
 struct builder {
     uint8_t *at;            /* the next message */
@@ -159,13 +161,18 @@ static void set_bytes(struct nftnl_expr *x, uint16_t attribute, const void *p, s
 }
 
 /* Register 1 is the only one in use. */
-static void is_equal(struct builder *b, const void *p, size_t n)
+static void compare(struct builder *b, uint32_t op, const void *p, size_t n)
 {
     struct nftnl_expr *x = expr(b, "cmp");
 
     set_u32(x, NFTNL_EXPR_CMP_SREG, NFT_REG_1);
-    set_u32(x, NFTNL_EXPR_CMP_OP, NFT_CMP_EQ);
+    set_u32(x, NFTNL_EXPR_CMP_OP, op);
     set_bytes(x, NFTNL_EXPR_CMP_DATA, p, n);
+}
+
+static void is_equal(struct builder *b, const void *p, size_t n)
+{
+    compare(b, NFT_CMP_EQ, p, n);
 }
 
 static void load_meta(struct builder *b, uint32_t key)
@@ -206,11 +213,11 @@ static void protocol(struct builder *b, uint8_t proto)
     is_equal(b, &proto, sizeof proto);
 }
 
-static void port(struct builder *b, uint32_t offset, uint16_t number)
+static void to_port(struct builder *b, uint16_t number)
 {
     uint16_t wire = htons(number);
 
-    load_payload(b, NFT_PAYLOAD_TRANSPORT_HEADER, offset, sizeof wire);
+    load_payload(b, NFT_PAYLOAD_TRANSPORT_HEADER, L4_DPORT, sizeof wire);
     is_equal(b, &wire, sizeof wire);
 }
 
@@ -233,13 +240,13 @@ static void set_mark(struct builder *b)
 }
 
 /* To the listening socket on our port, whatever its address; where there is none the rule does not match. */
-static void hand_over(struct builder *b, uint32_t nfproto)
+static void hand_over(struct builder *b)
 {
     uint16_t wire = htons(SANDBOX_NET_PORT);
 
     load_value(b, &wire, sizeof wire);
     struct nftnl_expr *x = expr(b, "tproxy");
-    set_u32(x, NFTNL_EXPR_TPROXY_FAMILY, nfproto);
+    set_u32(x, NFTNL_EXPR_TPROXY_FAMILY, NFPROTO_UNSPEC);
     set_u32(x, NFTNL_EXPR_TPROXY_REG_PORT, NFT_REG_1);
 }
 
@@ -267,64 +274,66 @@ static void reject_it(struct builder *b)
     reject_with(b, NFT_REJECT_ICMPX_UNREACH, NFT_REJECT_ICMPX_ADMIN_PROHIBITED);
 }
 
-static void to4(struct builder *b, const char *address, uint8_t bytes)
+static void address4(struct builder *b, uint32_t offset, const char *address, uint8_t bytes)
 {
     struct in_addr a;
 
     (void)inet_pton(AF_INET, address, &a);
     family(b, NFPROTO_IPV4);
     /* Whole bytes of a prefix need no mask. */
-    load_payload(b, NFT_PAYLOAD_NETWORK_HEADER, IP4_DST, bytes);
+    load_payload(b, NFT_PAYLOAD_NETWORK_HEADER, offset, bytes);
     is_equal(b, &a, bytes);
 }
 
-static void to6(struct builder *b, const char *address)
+static void address6(struct builder *b, uint32_t offset, const char *address)
 {
     struct in6_addr a;
 
     (void)inet_pton(AF_INET6, address, &a);
     family(b, NFPROTO_IPV6);
-    load_payload(b, NFT_PAYLOAD_NETWORK_HEADER, IP6_DST, sizeof a);
+    load_payload(b, NFT_PAYLOAD_NETWORK_HEADER, offset, sizeof a);
     is_equal(b, &a, sizeof a);
+}
+
+/* Multicast, broadcast, and what was never given to anybody: their first byte is this or more. */
+static void refuse_many(struct builder *b, uint8_t nfproto, uint32_t offset, uint8_t first)
+{
+    rule(b);
+    family(b, nfproto);
+    load_payload(b, NFT_PAYLOAD_NETWORK_HEADER, offset, 1);
+    compare(b, NFT_CMP_GTE, &first, 1);
+    reject_it(b);
 }
 
 static void accept_own(struct builder *b)
 {
     rule(b);
-    to4(b, "127.0.0.0", 1);
+    address4(b, IP4_DST, "127.0.0.0", 1);
     accept_it(b);
     rule(b);
-    to4(b, SANDBOX_NET_SELF4, 4);
+    address4(b, IP4_DST, SANDBOX_NET_SELF4, 4);
     accept_it(b);
     rule(b);
-    to6(b, "::1");
+    address6(b, IP6_DST, "::1");
     accept_it(b);
     rule(b);
-    to6(b, SANDBOX_NET_SELF6);
+    address6(b, IP6_DST, SANDBOX_NET_SELF6);
     accept_it(b);
 }
 
-static void dns_query(struct builder *b)
-{
-    rule(b);
-    to4(b, SANDBOX_NET_DNS4, 4);
-    protocol(b, IPPROTO_UDP);
-    port(b, L4_DPORT, SANDBOX_NET_DNS_PORT);
-}
+static const uint8_t protocols[] = {IPPROTO_TCP, IPPROTO_UDP};
 
 static void chain_pre(struct builder *b)
 {
     add_chain(b, "pre", NF_INET_PRE_ROUTING, NF_IP_PRI_MANGLE, NF_ACCEPT);
     accept_own(b);
-    rule(b);
-    protocol(b, IPPROTO_TCP);
-    hand_over(b, NFPROTO_UNSPEC);
-    set_mark(b);
-    accept_it(b);
-    dns_query(b);
-    hand_over(b, NFPROTO_IPV4);
-    set_mark(b);
-    accept_it(b);
+    for (size_t i = 0; i < array_len(protocols); i++) {
+        rule(b);
+        protocol(b, protocols[i]);
+        hand_over(b);
+        set_mark(b);
+        accept_it(b);
+    }
     rule(b);
     protocol(b, IPPROTO_TCP);
     reject_with(b, NFT_REJECT_TCP_RST, 0);
@@ -341,46 +350,31 @@ static void chain_in(struct builder *b)
     accept_it(b);
 }
 
-/* Answers leave our socket from its own port and must come from the resolver's. */
-static void dns_answer(struct builder *b)
-{
-    uint16_t wire = htons(SANDBOX_NET_DNS_PORT);
-
-    rule(b);
-    marked(b);
-    protocol(b, IPPROTO_UDP);
-    port(b, L4_SPORT, SANDBOX_NET_PORT);
-    load_value(b, &wire, sizeof wire);
-    struct nftnl_expr *x = expr(b, "payload");
-    set_u32(x, NFTNL_EXPR_PAYLOAD_SREG, NFT_REG_1);
-    set_u32(x, NFTNL_EXPR_PAYLOAD_BASE, NFT_PAYLOAD_TRANSPORT_HEADER);
-    set_u32(x, NFTNL_EXPR_PAYLOAD_OFFSET, L4_SPORT);
-    set_u32(x, NFTNL_EXPR_PAYLOAD_LEN, sizeof wire);
-    set_u32(x, NFTNL_EXPR_PAYLOAD_CSUM_TYPE, NFT_PAYLOAD_CSUM_INET);
-    set_u32(x, NFTNL_EXPR_PAYLOAD_CSUM_OFFSET, UDP_SUM);
-    accept_it(b);
-}
-
 static void chain_out(struct builder *b)
 {
-    static const uint8_t protocols[] = {IPPROTO_TCP, IPPROTO_UDP};
-
     add_chain(b, "out", NF_INET_LOCAL_OUT, PRIORITY_FILTER, NF_DROP);
-    dns_answer(b);
     rule(b);
     marked(b);
     accept_it(b);
     for (size_t i = 0; i < array_len(protocols); i++) {
         rule(b);
         protocol(b, protocols[i]);
-        port(b, L4_DPORT, SANDBOX_NET_PORT);
+        to_port(b, SANDBOX_NET_PORT);
         reject_it(b);
     }
     accept_own(b);
     rule(b);
     protocol(b, IPPROTO_TCP);
     accept_it(b);
-    dns_query(b);
+    refuse_many(b, NFPROTO_IPV4, IP4_DST, 224);
+    refuse_many(b, NFPROTO_IPV6, IP6_DST, 0xff);
+    rule(b);
+    address4(b, IP4_SRC, SANDBOX_NET_SELF4, 4);
+    protocol(b, IPPROTO_UDP);
+    accept_it(b);
+    rule(b);
+    address6(b, IP6_SRC, SANDBOX_NET_SELF6);
+    protocol(b, IPPROTO_UDP);
     accept_it(b);
     rule(b);
     reject_it(b);
