@@ -4,7 +4,9 @@
 #ifndef QS_CLI_CMD_IMAGE_H
 #define QS_CLI_CMD_IMAGE_H
 
-/* cmd_image_store.c */
+/* cmd_image_archive.c, cmd_image_store.c */
+int image_import(int argc, char **argv);
+int image_export(int argc, char **argv);
 int image_pull(int argc, char **argv);
 int image_inspect(int argc, char **argv);
 int image_tag(int argc, char **argv);

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "cli/cmd.h"
+#include "cli/cmd_policy.h"
 #include "cli/table.h"
 
 /* Asks for something about the network of a sandbox and prints it. */
@@ -134,10 +135,17 @@ static int log_lines(int argc, char **argv)
 int cmd_policy(int argc, char **argv)
 {
     static const struct subcommand table[] = {
-        {"get", get, "the policy in force"},
+        {"get", get, "the policy in force in a sandbox"},
+        {"set", policy_set, "replace it"},
         {"explain", explain, "which rule decides about a URL"},
         {"status", denials, "connections, bytes and denials"},
         {"log", log_lines, "what was denied or noted, line by line"},
+        {"ls", policy_list, "policies with names"},
+        {"put", policy_put, "make one, or its next version"},
+        {"show", policy_show, "print one"},
+        {"versions", policy_versions, "its versions"},
+        {"apply", policy_apply, "bring the sandboxes that follow it to the latest version"},
+        {"rm", policy_remove, "remove it"},
     };
 
     return cmd_family("policy", table, array_len(table), argc, argv);

@@ -52,6 +52,21 @@ int image_unname(struct core *c, const char *name, struct err *e);     /* ERR_NO
  * after. */
 int image_remove(struct core *c, const char *id_or_name, struct err *e);
 
+/* --- export: an image as a tar ----------------------------------------------------------------- */
+
+struct image_export;
+
+struct image_export_ops {
+    void (*data)(void *ctx, const void *p, size_t n);   /* give credit with image_export_consumed */
+    void (*done)(void *ctx, const struct err *e);       /* exactly once, unless cancelled; NULL: the archive is complete */
+};
+
+/* `compression` as in node.proto. NULL: *e says why. */
+struct image_export *image_export_begin(struct core *c, const char *id_or_name, unsigned compression,
+                                        const struct image_export_ops *ops, void *ctx, struct err *e);
+void image_export_consumed(struct image_export *x, size_t n);
+void image_export_cancel(struct image_export *x);
+
 /* --- garbage: images that nobody uses ---------------------------------------------------------- */
 
 #define IMAGE_GC_UNUSED_S (24 * 3600)

@@ -4,6 +4,7 @@
 #include "core/image_config.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "base/limits.h"
 #include "base/mem.h"
@@ -71,4 +72,77 @@ int image_config_read(const char *text, struct image_row *row, struct err *e)
     if (whole == NULL)
         return err_wrap(e, "configuration of the image");
     return image_config_apply(whole, row, e);
+}
+
+/* --- the other way ------------------------------------------------------------------------------------------------------------------ */
+
+static void set_text(json_t *o, const char *key, const char *text)
+{
+    if (text != NULL && *text != '\0')
+        (void)json_object_set_new(o, key, json_string(text));
+    else
+        (void)json_object_del(o, key);
+}
+
+static json_t *env_list(const struct image_row *row)
+{
+    auto_json *env = row->env != NULL ? json_loads(row->env, 0, NULL) : NULL;
+    json_t *list = json_array(), *value;
+    const char *key;
+
+    json_object_foreach(env, key, value) {
+        auto_free char *text = mem_printf("%s=%s", key, json_string_value(value));
+        (void)json_array_append_new(list, json_string(text));
+    }
+    return list;
+}
+
+/* As image configurations have it, RFC 3339. */
+static json_t *time_text(int64_t us)
+{
+    char text[40];
+    time_t seconds = (time_t)(us / 1000000);
+    struct tm tm;
+
+    if (gmtime_r(&seconds, &tm) == NULL || strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
+        return json_string("1970-01-01T00:00:00Z");
+    return json_string(text);
+}
+
+/* The history of an image whose layers have been made into fewer is not that of its layers any more. */
+static bool is_history_of(const json_t *history, size_t nlayers)
+{
+    size_t i, n = 0;
+    json_t *step;
+
+    json_array_foreach((json_t *)(uintptr_t)history, i, step)
+        n += json_is_true(json_object_get(step, "empty_layer")) ? 0 : 1;
+    return n == nlayers;
+}
+
+json_t *image_config_make(const struct image_row *row, size_t nlayers)
+{
+    json_t *whole = row->config != NULL && row->config[0] != '\0' ? json_loads(row->config, 0, NULL) : NULL;
+
+    if (!json_is_object(whole)) {
+        json_decref(whole);
+        whole = json_object();
+    }
+    json_t *config = json_object_get(whole, "config");
+    if (!json_is_object(config)) {
+        config = json_object();
+        (void)json_object_set_new(whole, "config", config);
+    }
+    auto_json *env = env_list(row);
+    if (json_array_size(env) > 0)
+        (void)json_object_set(config, "Env", env);
+    else
+        (void)json_object_del(config, "Env");
+    set_text(config, "WorkingDir", row->workdir);
+    set_text(config, "User", row->user);
+    if (!json_is_string(json_object_get(whole, "created")))
+        (void)json_object_set_new(whole, "created", time_text(row->created_us));
+    if (!is_history_of(json_object_get(whole, "history"), nlayers))
+        (void)json_object_del(whole, "history");
+    return whole;
 }

@@ -18,12 +18,19 @@ struct ask {
     void *ctx;
 };
 
-int network_request(const json_t *policy, Quicksand__Node__Network *ret, uint8_t **ret_bytes, struct err *e)
+int network_request(const json_t *policy, const struct policy_origin *origin, Quicksand__Node__Network *ret, uint8_t **ret_bytes,
+                    struct err *e)
 {
     struct policy p;
 
     if (policy_from_json(policy, &p, e) < 0)
         return -1;
+    if (origin != NULL && origin->name[0] != '\0') {
+        ret->name = (char *)(uintptr_t)origin->name;
+        ret->has_version = ret->has_follows = true;
+        ret->version = origin->version;
+        ret->follows = origin->follows;
+    }
     *ret_bytes = mem_alloc(LIMIT_POLICY_BYTES);
     ret->has_policy = true;
     ret->policy.data = *ret_bytes;
@@ -129,14 +136,36 @@ void network_get(struct core *c, const char *id, network_fn fn, void *ctx)
                      on_answer, ask_new(fn, ctx));
 }
 
-void network_set(struct core *c, const char *id, const json_t *policy, bool keep, network_fn fn, void *ctx)
+/* Which sandboxes may follow a name is in their rows; whether they do, the node knows. */
+static int note_origin(struct core *c, const char *id, const struct policy_origin *o, struct err *e)
+{
+    auto_sandbox_row row = {0};
+
+    if (life_row(c, id, &row, e) < 0)
+        return -1;
+    auto_json *spec = js_parse(row.spec, strlen(row.spec), 4 * LIMIT_JSON_BODY, e);
+    if (spec == NULL)
+        return err_wrap(e, "row of %s", id);
+    if (o->name[0] == '\0' && json_object_get(spec, "network_policy") == NULL)
+        return 0;
+    if (o->name[0] == '\0')
+        (void)json_object_del(spec, "network_policy");
+    else
+        (void)json_object_set_new(spec, "network_policy", policy_origin_json(o));
+    auto_free char *text = js_text(spec, false);
+    return store_sandbox_set_spec(c->store, id, text, e);
+}
+
+static void put(struct core *c, const char *id, const json_t *policy, const struct policy_origin *origin, const char *if_follows,
+                bool keep, network_fn fn, void *ctx)
 {
     Quicksand__Node__SetNetworkRequest rq = QUICKSAND__NODE__SET_NETWORK_REQUEST__INIT;
     Quicksand__Node__Network network = QUICKSAND__NODE__NETWORK__INIT;
     auto_free uint8_t *bytes = NULL;
     struct err e;
 
-    if (check(c, id, true, &e) < 0 || network_request(policy, &network, &bytes, &e) < 0) {
+    if (check(c, id, true, &e) < 0 || network_request(policy, origin, &network, &bytes, &e) < 0 ||
+        note_origin(c, id, origin, &e) < 0) {
         fn(ctx, NULL, &e);
         return;
     }
@@ -144,8 +173,35 @@ void network_set(struct core *c, const char *id, const json_t *policy, bool keep
     network.keep = keep;
     rq.sandbox_id = (char *)(uintptr_t)id;
     rq.network = &network;
+    rq.if_follows = (char *)(uintptr_t)if_follows;
     (void)node_unary(c, "SetNetwork", &rq.base, &quicksand__node__network_status__descriptor, ASK_TIMEOUT_MS, true,
                      on_answer, ask_new(fn, ctx));
+}
+
+void network_forget_origin(struct core *c, const char *id)
+{
+    const struct policy_origin none = {{0}};
+    struct err e;
+
+    (void)note_origin(c, id, &none, &e);        /* it is asked again the next time */
+}
+
+void network_set(struct core *c, const char *id, const json_t *policy, bool keep, network_fn fn, void *ctx)
+{
+    struct policy_origin origin;
+    struct err e;
+    auto_json *resolved = policies_resolve(c, policy, &origin, &e);
+
+    if (resolved == NULL)
+        fn(ctx, NULL, &e);
+    else
+        put(c, id, resolved, &origin, NULL, keep, fn, ctx);
+}
+
+void network_follow(struct core *c, const char *id, const json_t *policy, const struct policy_origin *origin, bool keep,
+                    network_fn fn, void *ctx)
+{
+    put(c, id, policy, origin, origin->name, keep, fn, ctx);
 }
 
 struct node_call *network_log(struct core *c, const char *id, uint64_t after, uint32_t limit, uint64_t wait_ms, node_reply_fn fn,

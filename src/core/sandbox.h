@@ -73,7 +73,8 @@ struct sandbox_spec {
     bool tty;
     uint32_t rows, cols;
     uint32_t log_mb;                /* kept output of the entry point; 0 = LIMIT_LOG_BYTES */
-    const json_t *network;          /* "block" (NULL too), "open" or a policy, see policy_json.h */
+    const json_t *network;          /* "block" (NULL too), "open", a policy (policy_json.h) or a policy's name (policies.h) */
+    const json_t *network_policy;   /* where it comes from, which sandbox_create finds out */
     const json_t *probe;            /* {"tcp_port": n} or {"argv": [...]}, with "interval_ms"; NULL = none */
     const json_t *ports;            /* [{"port", "h2", "raw"}]; NULL = none */
     const json_t *inbound_allow;    /* prefixes whose addresses alone may connect to them; NULL = all */

@@ -15,6 +15,8 @@
 #include "base/mem.h"
 #include "core/image.h"
 #include "core/life.h"
+#include "core/policies.h"
+#include "core/policy_json.h"
 #include "json/json.h"
 
 #define CREATE_TIMEOUT_MS 120000 /* the node's own limits are shorter */
@@ -317,9 +319,25 @@ static void claim(struct creation *cr)
     }
 }
 
-void sandbox_create(struct core *c, const struct sandbox_spec *spec, const char *token_id,
+/* A policy's name becomes the policy; both are the caller's. */
+static int resolve_network(struct core *c, struct sandbox_spec *spec, json_t **ret_policy, json_t **ret_origin, struct err *e)
+{
+    struct policy_origin origin;
+
+    if (network_is_blocked(spec->network))
+        return 0;
+    spec->network = *ret_policy = policies_resolve(c, spec->network, &origin, e);
+    if (spec->network != NULL && origin.name[0] != '\0')
+        spec->network_policy = *ret_origin = policy_origin_json(&origin);
+    return spec->network != NULL ? 0 : -1;
+}
+
+void sandbox_create(struct core *c, const struct sandbox_spec *asked, const char *token_id,
                     const char *key, const uint8_t hash[IDEM_HASH_SIZE], sandbox_fn fn, void *ctx)
 {
+    struct sandbox_spec resolved = *asked;
+    const struct sandbox_spec *spec = &resolved;
+    auto_json *policy = NULL, *origin = NULL;
     struct creation *cr = mem_zalloc(sizeof *cr);
     struct sandbox_row *r = &cr->row;
     struct err e = {0};
@@ -328,7 +346,7 @@ void sandbox_create(struct core *c, const struct sandbox_spec *spec, const char 
     cr->fn = fn;
     cr->ctx = ctx;
     cr->if_exists = spec->if_exists;
-    if (spec_check(spec, &e) < 0 || limits_check(c, &spec->limits, &e) < 0) {
+    if (resolve_network(c, &resolved, &policy, &origin, &e) < 0 || spec_check(spec, &e) < 0 || limits_check(c, &spec->limits, &e) < 0) {
         fail(cr, &e);
         return;
     }

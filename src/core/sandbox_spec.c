@@ -193,6 +193,8 @@ char *spec_text(const struct sandbox_spec *s, const struct image_row *image, str
     (void)json_object_set_new(o, "log_mb", json_integer(s->log_mb));
     if (!network_is_blocked(s->network))
         (void)json_object_set(o, "network", (json_t *)(uintptr_t)s->network);
+    if (s->network_policy != NULL)
+        (void)json_object_set(o, "network_policy", (json_t *)(uintptr_t)s->network_policy);
     if (s->probe != NULL)
         (void)json_object_set(o, "probe", (json_t *)(uintptr_t)s->probe);
     if (json_array_size(s->ports) > 0)
@@ -347,6 +349,7 @@ int spec_with_request(const struct sandbox_row *row, const struct image_row *ima
     Quicksand__Node__Probe probe = QUICKSAND__NODE__PROBE__INIT;
     Quicksand__Node__Network network = QUICKSAND__NODE__NETWORK__INIT;
     struct request_parts p = {0};
+    struct policy_origin origin;
     char hostname[64];
 
     p.spec = js_parse(row->spec, strlen(row->spec), 4 * LIMIT_JSON_BODY, e);
@@ -378,7 +381,8 @@ int spec_with_request(const struct sandbox_row *row, const struct image_row *ima
     rq.ports = p.ports.list;
     rq.n_ports = p.ports.n;
     if (json_object_get(p.spec, "network") != NULL) {
-        if (network_request(json_object_get(p.spec, "network"), &network, &p.policy, e) < 0) {
+        policy_origin_read(json_object_get(p.spec, "network_policy"), &origin);
+        if (network_request(json_object_get(p.spec, "network"), &origin, &network, &p.policy, e) < 0) {
             parts_done(&p);
             return err_wrap(e, "row of %s", row->id);
         }

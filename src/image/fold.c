@@ -6,7 +6,6 @@
  */
 #include "image/fold.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -18,6 +17,7 @@
 #include "base/mem.h"
 #include "image/confine.h"
 #include "image/layer.h"
+#include "image/names.h"
 #include "image/scribe.h"
 #include "sys/fd.h"
 
@@ -66,39 +66,6 @@ static bool is_stub(const struct fold *f, const char *path)
     return false;
 }
 
-static int compare(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static int read_names(int dir, char ***ret, size_t *ret_n)
-{
-    int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *list = copy >= 0 ? fdopendir(copy) : NULL;
-    const struct dirent *d;
-    size_t size = 0;
-
-    *ret = NULL;
-    *ret_n = 0;
-    if (list == NULL) {
-        fd_close(&copy);
-        return -errno;
-    }
-    while ((d = readdir(list)) != NULL) {
-        if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
-            continue;
-        if (*ret_n == size) {
-            size = size > 0 ? size * 2 : 32;
-            *ret = mem_realloc(*ret, size * sizeof **ret);
-        }
-        (*ret)[(*ret_n)++] = mem_strdup(d->d_name);
-    }
-    (void)closedir(list);
-    if (*ret_n > 0)
-        qsort(*ret, *ret_n, sizeof **ret, compare);
-    return 0;
-}
-
 /* A directory that was made for a mount alone: there is nothing else in it. */
 static bool is_empty_stub(const struct fold *f, int parent, const char *name, const char *path)
 {
@@ -107,7 +74,7 @@ static bool is_empty_stub(const struct fold *f, int parent, const char *name, co
     char **names;
     size_t n;
 
-    if (dir < 0 || read_names(dir, &names, &n) < 0)
+    if (dir < 0 || names_read(dir, &names, &n) < 0)
         return false;
     for (size_t i = 0; i < n; i++) {
         auto_free char *below = mem_printf("%s/%s", path, names[i]);
@@ -159,7 +126,7 @@ static int fold_dir(struct fold *f, int dir, const char *path, int depth, struct
 {
     char **names;
     size_t n;
-    int r = read_names(dir, &names, &n);
+    int r = names_read(dir, &names, &n);
 
     if (r < 0)
         return err_sys(e, -r, "list a directory");

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "image/confine.h"
 #include "image/copy.h"
+#include "image/export.h"
 #include "image/fold.h"
 #include "image/layer.h"
 #include "image/load.h"
@@ -134,6 +135,8 @@ static int serve(const struct job *job, struct chan_msg *m, struct image_done *d
         return fold_run(job, m, done, e);
     case IMAGE_COPY:
         return copy_run(job, m, done, e);
+    case IMAGE_EXPORT:
+        return export_run(job, m, done, e);
     default:
         return err_set(e, ERR_MALFORMED, "not a request of this version");
     }

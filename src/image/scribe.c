@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "image/names.h"
 #include "image/source.h"
 #include "sys/fd.h"
 
@@ -86,14 +87,6 @@ struct tree_attr scribe_attr(const struct stat *st)
 
 /* --- files -------------------------------------------------------------------------------------------------------------------- */
 
-/* As unpack.c: what means something inside, and nothing of overlay's. */
-static bool keep_xattr(const char *name)
-{
-    if (strcmp(name, "security.capability") == 0)
-        return true;
-    return strncmp(name, "user.", 5) == 0 && strncmp(name, "user.overlay.", 13) != 0;
-}
-
 static int copy_xattrs(struct scribe *s, int from, int to, struct err *e)
 {
     char names[XATTR_NAMES_MAX];
@@ -102,7 +95,7 @@ static int copy_xattrs(struct scribe *s, int from, int to, struct err *e)
     if (n < 0)
         return errno == ENOTSUP ? 0 : err_sys(e, errno, "list extended attributes");
     for (const char *name = names; name < names + n; name += strlen(name) + 1) {
-        if (!keep_xattr(name))
+        if (!xattr_is_kept(name))
             continue;
         auto_free char *value = mem_alloc(XATTR_VALUE_MAX);
         ssize_t len = fgetxattr(from, name, value, XATTR_VALUE_MAX);

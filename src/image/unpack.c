@@ -17,6 +17,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "image/names.h"
 #include "image/path.h"
 #include "image/tree.h"
 #include "sys/fd.h"
@@ -126,14 +127,6 @@ static int copy_contents(struct unpack *u, int fd, int64_t size, struct err *e)
     return 0;
 }
 
-/* Attributes that mean something to a program in a sandbox. Those of overlay would mean something to the host's mount. */
-static bool keep_xattr(const char *name)
-{
-    if (strcmp(name, "security.capability") == 0)
-        return true;
-    return strncmp(name, "user.", 5) == 0 && strncmp(name, "user.overlay.", 13) != 0;
-}
-
 static int copy_xattrs(struct archive_entry *entry, int fd, struct err *e)
 {
     const char *name;
@@ -142,7 +135,7 @@ static int copy_xattrs(struct archive_entry *entry, int fd, struct err *e)
 
     (void)archive_entry_xattr_reset(entry);
     while (archive_entry_xattr_next(entry, &name, &value, &len) == ARCHIVE_OK)
-        if (name != NULL && keep_xattr(name) && tree_xattr(fd, name, value, len, e) < 0)
+        if (name != NULL && xattr_is_kept(name) && tree_xattr(fd, name, value, len, e) < 0)
             return -1;
     return 0;
 }

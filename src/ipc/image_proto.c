@@ -278,3 +278,32 @@ int image_copy_decode(struct image_copy *ret, const void *p, size_t n)
     ret->max_files = wire_get_u64(&r);
     return wire_end(&r) && ret->mode >= -1 && ret->mode <= 07777 ? 0 : -EBADMSG;
 }
+
+size_t image_export_encode(const struct image_export *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_u32(&w, m->compression);
+    wire_put_str(&w, m->name);
+    put_layers(&w, m->nlayers, m->layers);
+    wire_put_bytes(&w, m->config, m->config_len);
+    return done(&w);
+}
+
+int image_export_decode(struct image_export *ret, const void *p, size_t n)
+{
+    struct wire_reader r;
+
+    memset(ret, 0, sizeof *ret);
+    wire_read(&r, p, n);
+    uint32_t compression = wire_get_u32(&r);
+    if (compression >= IMAGE_COMPRESSIONS_)
+        return -EBADMSG;
+    ret->compression = (enum image_compression)compression;
+    wire_get_str(&r, ret->name, sizeof ret->name);
+    if (!get_layers(&r, &ret->nlayers, ret->layers))
+        return -EBADMSG;
+    ret->config = (const char *)wire_get_bytes(&r, LIMIT_CHANNEL_MESSAGE, &ret->config_len);
+    return wire_end(&r) && ret->nlayers > 0 ? 0 : -EBADMSG;
+}

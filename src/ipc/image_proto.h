@@ -23,6 +23,7 @@ enum image_type {
     IMAGE_LAYERS,       /* image -> node: struct image_layers */
     IMAGE_FOLD,         /* node -> image: struct image_fold + a directory: what a sandbox wrote; answered DONE, layer "" = nothing */
     IMAGE_COPY,         /* node -> image: struct image_copy; answered DONE, layer "" = nothing changed */
+    IMAGE_EXPORT,       /* node -> image: struct image_export + write end of a pipe; the archive goes there, then DONE comes */
 };
 
 #define IMAGE_LAYERS_MAX 256        /* that an image may come with */
@@ -83,6 +84,18 @@ struct image_copy {
     uint64_t max_bytes, max_files;
 };
 
+enum image_compression { IMAGE_GZIP, IMAGE_ZSTD, IMAGE_PLAIN, IMAGE_COMPRESSIONS_ };
+
+/* An image as a tar of an OCI layout, which `docker load` takes as well. */
+struct image_export {
+    enum image_compression compression;     /* of the layers */
+    char name[300];             /* "" = it has none */
+    uint32_t nlayers;
+    char layers[LIMIT_LAYERS][72];          /* top first */
+    const char *config;         /* JSON of the configuration without `rootfs`; borrowed from the message */
+    size_t config_len;
+};
+
 struct image_layers {
     char digest[72];            /* of the manifest that was pulled */
     char source[72];            /* of what the reference names: that manifest, or an index */
@@ -107,6 +120,7 @@ size_t image_progress_encode(const struct image_progress *m, void *out, size_t s
 size_t image_pull_encode(const struct image_pull *m, void *out, size_t size);
 size_t image_fold_encode(const struct image_fold *m, void *out, size_t size);
 size_t image_copy_encode(const struct image_copy *m, void *out, size_t size);
+size_t image_export_encode(const struct image_export *m, void *out, size_t size);
 size_t image_layers_encode(const struct image_layers *m, void *out, size_t size);
 size_t image_done_encode(const struct image_done *m, void *out, size_t size);
 int image_unpack_decode(struct image_unpack *ret, const void *p, size_t n);
@@ -114,6 +128,7 @@ int image_progress_decode(struct image_progress *ret, const void *p, size_t n);
 int image_pull_decode(struct image_pull *ret, const void *p, size_t n);
 int image_fold_decode(struct image_fold *ret, const void *p, size_t n);
 int image_copy_decode(struct image_copy *ret, const void *p, size_t n);
+int image_export_decode(struct image_export *ret, const void *p, size_t n);
 int image_layers_decode(struct image_layers *ret, const void *p, size_t n);
 int image_done_decode(struct image_done *ret, const void *p, size_t n);
 

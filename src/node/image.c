@@ -15,9 +15,8 @@
 #include "base/ids.h"
 #include "base/limits.h"
 #include "base/mem.h"
-#include "ipc/channel.h"
-#include "ipc/image_proto.h"
 #include "ipc/keeper_proto.h"
+#include "node/image_link.h"
 #include "node/keeper_link.h"
 #include "node/layers.h"
 #include "node/ops.h"
@@ -35,8 +34,7 @@ struct piece {
 };
 
 struct import {
-    int link;                   /* to the image role */
-    struct loop_io *link_io;
+    struct image_link link;     /* first */
     int pipe;                   /* write end; -1 once everything is written or nobody reads */
     struct loop_io *pipe_io;
     bool ended;                 /* the client has sent everything */
@@ -44,7 +42,6 @@ struct import {
     struct piece *head, **tail;
     struct buf config;          /* of an archive with an image in it */
     struct image_layers layers; /* nlayers 0 = there was none */
-    uint8_t space[LIMIT_CHANNEL_INLINE];
 };
 
 static void close_pipe(struct import *im)
@@ -59,8 +56,7 @@ static void free_import(struct op *op)
     struct import *im = op->state;
 
     close_pipe(im);
-    loop_io_free(im->link_io);
-    fd_close(&im->link);
+    image_link_close(&im->link);
     buf_done(&im->config);
     while (im->head != NULL) {
         struct piece *p = im->head;
@@ -134,98 +130,59 @@ static void reply_image(struct op *op, Quicksand__Node__ImageImportResponse *rs)
 }
 
 /* What an archive with an image in it tells before the end. */
-static bool take_part(struct import *im, const struct chan_msg *m)
-{
-    if (m->type == IMAGE_PIECE)
-        return memchr(m->data, '\0', m->len) == NULL && buf_add(&im->config, m->data, m->len) == 0;
-    return m->type == IMAGE_LAYERS && image_layers_decode(&im->layers, m->data, m->len) == 0;
-}
-
-/* True when the call has been answered. */
-static bool on_reply(struct op *op, const struct chan_msg *m)
+static int on_message(struct op *op, const struct chan_msg *m)
 {
     struct import *im = op->state;
-    Quicksand__Node__ImageImportResponse rs = QUICKSAND__NODE__IMAGE_IMPORT_RESPONSE__INIT;
-    struct image_done d;
-    struct err e;
 
-    if (m->type == IMAGE_PROGRESS || take_part(im, m))
-        return false;
-    if (m->type != IMAGE_DONE || image_done_decode(&d, m->data, m->len) < 0) {
-        err_set(&e, ERR_INTERNAL, "the image role sent a reply that cannot be read");
-        op_fail(op, &e);
-        return true;
-    }
-    if (d.code != ERR_OK) {
-        err_set(&e, d.code < ERR_MAX_ ? (enum err_code)d.code : ERR_INTERNAL, "%s", d.message);
-        op_fail(op, &e);
-        return true;
-    }
-    rs.layer = d.layer;
+    if (m->type == IMAGE_PROGRESS)
+        return 0;
+    if (m->type == IMAGE_PIECE)
+        return memchr(m->data, '\0', m->len) == NULL ? buf_add(&im->config, m->data, m->len) : -1;
+    return m->type == IMAGE_LAYERS ? image_layers_decode(&im->layers, m->data, m->len) : -1;
+}
+
+static int on_done(struct op *op, const struct image_done *d)
+{
+    const struct import *im = op->state;
+    Quicksand__Node__ImageImportResponse rs = QUICKSAND__NODE__IMAGE_IMPORT_RESPONSE__INIT;
+
+    rs.layer = (char *)(uintptr_t)d->layer;
     rs.has_bytes = rs.has_files = 1;
-    rs.bytes = d.bytes;
-    rs.files = d.files;
+    rs.bytes = d->bytes;
+    rs.files = d->files;
     if (im->layers.nlayers > 0)
         reply_image(op, &rs);
     else
         op_reply(op, &rs.base);
-    return true;
+    return 0;
 }
 
-static void on_link(int fd, unsigned what, void *arg)
-{
-    struct op *op = arg;
-    struct import *im = op->state;
-    struct chan_msg m;
-    struct err e;
-
-    (void)fd;
-    (void)what;
-    for (;;) {
-        int r = chan_recv(im->link, im->space, sizeof im->space, CHAN_NO_FDS, &m);
-        if (r == -EAGAIN)
-            return;
-        if (r <= 0) {
-            err_set(&e, ERR_UNAVAILABLE, "the image role went away");
-            op_fail(op, &e);
-            return;
-        }
-        if (on_reply(op, &m))
-            return;
-    }
-}
+static const struct image_link_ops link_ops = {.message = on_message, .done = on_done};
 
 static int begin(struct op *op, const Quicksand__Node__ImageImportRequest *rq, struct err *e)
 {
     struct import *im = op_state(op, sizeof *im);
     struct image_unpack m = {.max_bytes = rq->max_bytes, .max_files = rq->max_files};
     uint8_t space[64];
-    char path[256];
     int ends[2];
-    int r;
 
-    im->link = im->pipe = -1;
+    image_link_init(&im->link, &link_ops);
+    im->pipe = -1;
     buf_init(&im->config, CONFIG_MAX);
     im->tail = &im->head;
     op->on_free = free_import;
     op->on_gone = op_drop;
-    (void)snprintf(path, sizeof path, "%s/image.sock", op->node->conf.run_dir);
-    r = chan_connect(path, &im->link);
-    if (r < 0)
-        return err_set(e, ERR_UNAVAILABLE, "the image role cannot be reached: %s", strerror(-r));
     if (pipe2(ends, O_CLOEXEC) < 0)
         return err_sys(e, errno, "make a pipe");
     auto_close int read_end = ends[0];
     im->pipe = ends[1];
     /* A larger pipe means fewer wake-ups; a refusal costs only speed. */
     (void)fcntl(im->pipe, F_SETPIPE_SZ, PIPE_BYTES);
-    r = fd_set_nonblock(im->pipe, true);
-    if (r == 0)
-        r = chan_send(im->link, IMAGE_UNPACK, 1, space,
-                      image_unpack_encode(&m, space, sizeof space), &read_end, 1);
+    int r = fd_set_nonblock(im->pipe, true);
     if (r < 0)
-        return err_sys(e, -r, "ask the image role");
-    im->link_io = loop_io_new(op->node->loop, im->link, LOOP_READ, on_link, op);
+        return err_sys(e, -r, "set up a pipe");
+    if (image_link_ask(op, IMAGE_UNPACK, space, image_unpack_encode(&m, space, sizeof space), read_end, e) < 0)
+        return -1;
     im->pipe_io = loop_io_new(op->node->loop, im->pipe, 0, on_pipe, op);
     return 0;
 }

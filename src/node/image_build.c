@@ -1,37 +1,28 @@
 /*
  * image_build.c - what builds ask of the image role: fold what a sandbox wrote, copy files between images
- *
- * Closing the connection cancels the job. Every wait ends: the role answers, or its connection breaks.
  */
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/mem.h"
-#include "ipc/channel.h"
-#include "ipc/image_proto.h"
 #include "ipc/keeper_proto.h"
 #include "node/call.h"
+#include "node/image_link.h"
 #include "node/keeper_link.h"
 #include "node/ops.h"
-#include "sys/fd.h"
 
 #define TREE_MS 30000
 
 struct ask {
-    int link;
-    struct loop_io *io;
+    struct image_link link;             /* first */
     bool is_waiting;                    /* for the keeper, whose answer comes in any case */
     bool is_gone;                       /* the caller has left meanwhile */
-    uint8_t space[LIMIT_CHANNEL_INLINE];
 };
 
 static void free_ask(struct op *op)
 {
     struct ask *a = op->state;
 
-    loop_io_free(a->io);
-    fd_close(&a->link);
+    image_link_close(&a->link);
 }
 
 static void on_gone(struct op *op)
@@ -43,92 +34,36 @@ static void on_gone(struct op *op)
         op_drop(op);
 }
 
-static void on_done(struct op *op, const struct chan_msg *m)
+static int on_done(struct op *op, const struct image_done *d)
 {
     Quicksand__Node__Layer rs = QUICKSAND__NODE__LAYER__INIT;
-    struct image_done d;
-    struct err e;
 
-    if (image_done_decode(&d, m->data, m->len) < 0) {
-        err_set(&e, ERR_INTERNAL, "the image role sent a reply that cannot be read");
-        op_fail(op, &e);
-        return;
-    }
-    if (d.code != ERR_OK) {
-        err_set(&e, d.code < ERR_MAX_ ? (enum err_code)d.code : ERR_INTERNAL, "%s", d.message);
-        op_fail(op, &e);
-        return;
-    }
-    rs.layer = d.layer;
+    rs.layer = (char *)(uintptr_t)d->layer;
     rs.has_bytes = rs.has_files = 1;
-    rs.bytes = d.bytes;
-    rs.files = d.files;
-    rs.path = d.path;
+    rs.bytes = d->bytes;
+    rs.files = d->files;
+    rs.path = (char *)(uintptr_t)d->path;
     rs.has_existing = 1;
-    rs.existing = d.existing;
+    rs.existing = d->existing;
     op_reply(op, &rs.base);
-}
-
-static void on_link(int fd, unsigned what, void *arg)
-{
-    struct op *op = arg;
-    struct ask *a = op->state;
-    struct chan_msg m;
-    struct err e;
-
-    (void)fd;
-    (void)what;
-    int r = chan_recv(a->link, a->space, sizeof a->space, CHAN_NO_FDS, &m);
-    if (r == -EAGAIN || (r > 0 && m.type == IMAGE_PROGRESS))
-        return;
-    if (r <= 0 || m.type != IMAGE_DONE) {
-        err_set(&e, ERR_UNAVAILABLE, "the image role went away");
-        op_fail(op, &e);
-        return;
-    }
-    on_done(op, &m);
-}
-
-/* Sends the request; the answer ends the op. */
-static int ask(struct op *op, enum image_type type, const void *p, size_t n, int *fd, struct err *e)
-{
-    struct ask *a = op->state;
-    char path[256];
-
-    if (n == 0)
-        return err_set(e, ERR_TOO_LARGE, "the request to the image role does not fit into a message");
-    (void)snprintf(path, sizeof path, "%s/image.sock", op->node->conf.run_dir);
-    int r = chan_connect(path, &a->link);
-    if (r < 0)
-        return err_set(e, ERR_UNAVAILABLE, "the image role cannot be reached: %s", strerror(-r));
-    r = chan_send(a->link, (uint16_t)type, 1, p, n, fd, fd != NULL ? 1 : 0);
-    if (r < 0)
-        return err_sys(e, -r, "ask the image role");
-    a->io = loop_io_new(op->node->loop, a->link, LOOP_READ, on_link, op);
     return 0;
 }
+
+static const struct image_link_ops link_ops = {.done = on_done};
 
 static struct ask *begin(struct op *op)
 {
     struct ask *a = op_state(op, sizeof *a);
 
-    a->link = -1;
+    image_link_init(&a->link, &link_ops);
     op->on_free = free_ask;
     op->on_gone = on_gone;
     return a;
 }
 
-static int put_text(const char *field, const char *text, char *out, size_t size, struct err *e)
-{
-    if (text != NULL && strlen(text) >= size)
-        return err_param(e, ERR_TOO_LARGE, field, "%s is longer than %zu bytes", field, size - 1);
-    (void)snprintf(out, size, "%s", text != NULL ? text : "");
-    return 0;
-}
-
 /* --- fold ----------------------------------------------------------------------------------------------------------------------- */
 
-static int send_fold(struct op *op, int *tree, struct err *e)
+static int send_fold(struct op *op, int tree, struct err *e)
 {
     const Quicksand__Node__ImageFoldRequest *rq = (Quicksand__Node__ImageFoldRequest *)op->rq;
     auto_free struct image_fold *m = mem_zalloc(sizeof *m);
@@ -139,16 +74,16 @@ static int send_fold(struct op *op, int *tree, struct err *e)
     if (rq->n_exclude > IMAGE_EXCLUDE_MAX)
         return err_param(e, ERR_TOO_LARGE, "exclude", "more than %d paths are left out", IMAGE_EXCLUDE_MAX);
     for (size_t i = 0; i < rq->n_exclude; i++)
-        if (put_text("exclude", rq->exclude[i], m->exclude[m->nexclude++], sizeof m->exclude[0], e) < 0)
+        if (image_link_text("exclude", rq->exclude[i], m->exclude[m->nexclude++], sizeof m->exclude[0], e) < 0)
             return -1;
-    if (put_text("only", rq->only, m->only, sizeof m->only, e) < 0)
+    if (image_link_text("only", rq->only, m->only, sizeof m->only, e) < 0)
         return -1;
     if (rq->n_stubs > IMAGE_EXCLUDE_MAX)
         return err_param(e, ERR_TOO_LARGE, "stubs", "more than %d paths may be empty directories", IMAGE_EXCLUDE_MAX);
     for (size_t i = 0; i < rq->n_stubs; i++)
-        if (put_text("stubs", rq->stubs[i], m->stubs[m->nstubs++], sizeof m->stubs[0], e) < 0)
+        if (image_link_text("stubs", rq->stubs[i], m->stubs[m->nstubs++], sizeof m->stubs[0], e) < 0)
             return -1;
-    return ask(op, IMAGE_FOLD, packed, image_fold_encode(m, packed, LIMIT_CHANNEL_MESSAGE), tree, e);
+    return image_link_ask(op, IMAGE_FOLD, packed, image_fold_encode(m, packed, LIMIT_CHANNEL_MESSAGE), tree, e);
 }
 
 static void on_tree(void *arg, const struct err *e, const uint8_t *payload, size_t len, int *fd)
@@ -166,7 +101,7 @@ static void on_tree(void *arg, const struct err *e, const uint8_t *payload, size
     }
     if (e == NULL && *fd < 0)
         e = (err_set(&local, ERR_INTERNAL, "the keeper gave no tree"), &local);
-    if (e == NULL && send_fold(op, fd, &local) < 0)
+    if (e == NULL && send_fold(op, *fd, &local) < 0)
         e = &local;
     if (e != NULL)
         op_fail(op, e);
@@ -196,7 +131,7 @@ static int put_layers(const char *field, char *const *layers, size_t n, char (*o
     if (n > LIMIT_LAYERS)
         return err_param(e, ERR_TOO_LARGE, field, "%s has %zu layers, at most %d are accepted", field, n, LIMIT_LAYERS);
     for (size_t i = 0; i < n; i++)
-        if (put_text(field, layers[i], out[i], 72, e) < 0)
+        if (image_link_text(field, layers[i], out[i], 72, e) < 0)
             return -1;
     *ret_n = (uint32_t)n;
     return 0;
@@ -212,7 +147,7 @@ static int fill_copy(const Quicksand__Node__ImageCopyRequest *rq, struct image_c
     m->mode = rq->has_mode ? rq->mode : -1;
     m->max_bytes = rq->max_bytes;
     m->max_files = rq->max_files;
-    if (put_text("owner", rq->owner, m->owner, sizeof m->owner, e) < 0 || put_text("dest", rq->dest, m->dest, sizeof m->dest, e) < 0 ||
+    if (image_link_text("owner", rq->owner, m->owner, sizeof m->owner, e) < 0 || image_link_text("dest", rq->dest, m->dest, sizeof m->dest, e) < 0 ||
         put_layers("source", rq->source, rq->n_source, m->source, &m->nsource, e) < 0 ||
         put_layers("onto", rq->onto, rq->n_onto, m->base, &m->nbase, e) < 0)
         return -1;
@@ -220,10 +155,10 @@ static int fill_copy(const Quicksand__Node__ImageCopyRequest *rq, struct image_c
         return err_param(e, ERR_TOO_LARGE, "items", "one step copies at most %d sources and %d texts", IMAGE_COPY_ITEMS,
                          IMAGE_COPY_TEXTS);
     for (size_t i = 0; i < rq->n_items; i++)
-        if (put_text("items", rq->items[i], m->items[m->nitems++], sizeof m->items[0], e) < 0)
+        if (image_link_text("items", rq->items[i], m->items[m->nitems++], sizeof m->items[0], e) < 0)
             return -1;
     for (size_t i = 0; i < rq->n_texts; i++) {
-        if (put_text("texts", rq->texts[i]->name, m->texts[i].name, sizeof m->texts[i].name, e) < 0)
+        if (image_link_text("texts", rq->texts[i]->name, m->texts[i].name, sizeof m->texts[i].name, e) < 0)
             return -1;
         m->texts[i].text = (const char *)rq->texts[i]->text.data;
         m->texts[i].len = rq->texts[i]->text.len;
@@ -240,6 +175,6 @@ void op_image_copy(struct op *op)
 
     (void)begin(op);
     if (fill_copy((Quicksand__Node__ImageCopyRequest *)op->rq, m, &e) < 0 ||
-        ask(op, IMAGE_COPY, packed, image_copy_encode(m, packed, LIMIT_CHANNEL_MESSAGE), NULL, &e) < 0)
+        image_link_ask(op, IMAGE_COPY, packed, image_copy_encode(m, packed, LIMIT_CHANNEL_MESSAGE), -1, &e) < 0)
         op_fail(op, &e);
 }

@@ -52,6 +52,8 @@ void op_pass_list(struct op *op);
 /* image_build.c */
 void op_image_fold(struct op *op);
 void op_image_copy(struct op *op);
+/* image_export.c */
+void op_image_export(struct op *op);
 /* health.c */
 void op_health(struct op *op);
 /* modal/router.c */

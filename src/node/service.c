@@ -42,6 +42,7 @@
     ONE(ImagePull, image_pull_request, op_image_pull)                                   \
     ONE(ImageFold, image_fold_request, op_image_fold)                                   \
     ONE(ImageCopy, image_copy_request, op_image_copy)                                   \
+    ONE(ImageExport, image_export_request, op_image_export)                             \
     ONE(LayerDelete, layer_ref, op_layer_delete)                                        \
     ONE(Health, empty, op_health)                                                       \
     ONE(SetKeys, set_keys_request, op_set_keys)                                         \

@@ -174,5 +174,12 @@ static const char revisions[] =
     "CREATE INDEX image_revisions_by_name ON image_revisions(name, seq);"
     "ALTER TABLE image_definitions ADD COLUMN base TEXT NOT NULL DEFAULT '';";
 
-const char *const migrations[] = {first, second, images_and_operations, definitions_and_mounts, uploads, revisions};
+/* Network policies with names. */
+static const char policies[] =
+    "CREATE TABLE policies ("
+    "    name TEXT NOT NULL, version INTEGER NOT NULL, policy TEXT NOT NULL, token TEXT NOT NULL, created_us INTEGER NOT NULL,"
+    "    PRIMARY KEY (name, version)"
+    ") STRICT, WITHOUT ROWID;";
+
+const char *const migrations[] = {first, second, images_and_operations, definitions_and_mounts, uploads, revisions, policies};
 const size_t migrations_count = array_len(migrations);

@@ -313,6 +313,27 @@ int store_idem_remove(struct store *s, const char *token, const char *key, struc
 int store_idem_remove_object(struct store *s, const char *object, struct err *e);
 int store_idem_expire(struct store *s, int64_t before_ms, struct err *e);
 
+/* --- named network policies ------------------------------------------------------------------ */
+
+struct policy_row {
+    char name[LIMIT_NAME + 1];
+    uint32_t version;                       /* from 1, without gaps as long as the name is there */
+    char *policy;                           /* JSON as it was written; owned */
+    char token[ID_SIZE];                    /* that made it */
+    int64_t created_us;
+};
+
+void policy_row_done(struct policy_row *r);
+/* Versions older than the latest `keep` go. */
+int store_policy_insert(struct store *s, const struct policy_row *r, uint32_t keep, struct err *e);
+/* version 0 = the latest. */
+int store_policy_get(struct store *s, const char *name, uint32_t version, struct policy_row *ret, struct err *e);
+typedef void (*store_policy_fn)(void *ctx, const struct policy_row *r);
+/* The latest of each name, by name, after `after`. */
+int store_policy_list(struct store *s, const char *after, size_t limit, store_policy_fn fn, void *ctx, struct err *e);
+int store_policy_versions(struct store *s, const char *name, store_policy_fn fn, void *ctx, struct err *e);  /* latest first */
+int store_policy_remove(struct store *s, const char *name, struct err *e);     /* all versions */
+
 /* --- audit ----------------------------------------------------------------------------------- */
 
 struct audit_row {

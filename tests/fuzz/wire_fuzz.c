@@ -43,6 +43,11 @@ static void try_messages(const uint8_t *data, size_t size)
     TRY(image_unpack);
     TRY(image_progress);
     TRY(image_done);
+    TRY(image_pull);
+    TRY(image_fold);
+    TRY(image_copy);
+    TRY(image_export);
+    TRY(image_layers);
     TRY(keeper_create);
     TRY(keeper_destroy);
     TRY(keeper_tree);

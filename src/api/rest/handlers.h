@@ -1,5 +1,5 @@
 /*
- * handlers.h - the handlers behind the tables of execs.c and files.c, by file
+ * handlers.h - the handlers behind the tables of execs.c, files.c and images.c that have a file of their own
  */
 #ifndef QS_API_REST_HANDLERS_H
 #define QS_API_REST_HANDLERS_H
@@ -33,5 +33,7 @@ void file_archive_put(struct call *c);
 void file_watch(struct call *c);
 /* files_batch.c */
 void file_batch(struct call *c);
+/* image_export.c */
+void image_export_get(struct call *c);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/rest/handlers.h"
 #include "api/rest/list.h"
 #include "api/rest/operations.h"
 #include "api/shared/build/build.h"
@@ -377,6 +378,9 @@ static const struct field import_query[] = {
     {"user", FIELD_STRING, 0, 1, 128, NULL,
      "user of its sandboxes, name or id, with optional :group"},
 };
+static const struct field export_query[] = {
+    {"compression", FIELD_ENUM, 0, 0, 0, "gzip|zstd|none", "of the layers; default gzip"},
+};
 static const struct field list_query[] = {LIST_FIELDS};
 static const struct field name_body[] = {
     {"image", FIELD_STRING, FIELD_REQUIRED, 1, IMAGE_REF_SIZE - 1, NULL, "image id or name"},
@@ -419,6 +423,8 @@ const struct op rest_image_ops[] = {
      array_len(list_query), NULL, 0, 200, list},
     {"image.get", "GET", "/v1/images/{id}", "image:read", 0, "An image, by id or name", NULL, 0,
      NULL, 0, 200, get},
+    {"image.export", "GET", "/v1/images/{id}/export", "image:read", OP_STREAM, "An image as a tar of an OCI layout", export_query,
+     array_len(export_query), NULL, 0, 200, image_export_get},
     {"image.delete", "DELETE", "/v1/images/{id}", "image:write", 0, "Remove an image and its names",
      NULL, 0, NULL, 0, 204, delete},
     {"image.name", "PUT", "/v1/images/names/{name}", "image:write", 0, "Point a name at an image",

@@ -40,6 +40,9 @@ static void on_policy(void *ctx, const Quicksand__Node__NetworkStatus *s, const 
     json_t *o = policy_to_json(&p);
     policy_done(&p);
     set(o, "revision", json_integer((json_int_t)s->revision));
+    set(o, "name", js_string_or_null(s->name));
+    set(o, "version", s->name != NULL ? json_integer(s->version) : json_null());
+    set(o, "follows", json_boolean(s->follows));
     call_reply(c, 200, o);
 }
 
