@@ -15,6 +15,7 @@
 
 #include "api/modal/modal.h"
 #include "api/rest/op.h"
+#include "api/shared/build/build.h"
 #include "base/conf.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -208,7 +209,7 @@ static int run(const char *conf_path, struct err *e)
         return -1; /* the process ends: nothing needs undoing */
     loop_on_signal(ct.loop, SIGTERM, on_stop, &ct);
     loop_on_signal(ct.loop, SIGINT, on_stop, &ct);
-    if (seccomp_role_install(filter_groups, e) < 0 || core_start(ct.core, e) < 0)
+    if (seccomp_role_install(filter_groups, e) < 0 || core_start(ct.core, e) < 0 || build_recover(ct.core, e) < 0)
         return -1;
     vault_start(ct.vault);
     log_info("start", "listen=%s data_dir=%s", ct.conf.listen, ct.conf.data_dir);

@@ -14,6 +14,7 @@
 
 #define LOG_BYTES_MAX (64LL << 20)
 #define LINE_MAX_BYTES 8192
+#define TAIL_LINES 200
 
 struct operation {
     struct core *core;
@@ -21,6 +22,8 @@ struct operation {
     struct operation_row row;
     json_t *progress;                   /* owned */
     int64_t lines, log_bytes;
+    json_t *tail;                       /* beyond that the last lines, which are written at the end; NULL = none; owned */
+    int64_t left_out;
     void (*on_cancel)(void *ctx);
     void *cancel_ctx;
     bool is_cancelled;
@@ -147,6 +150,7 @@ static void operation_free(struct operation *op)
 {
     operation_row_done(&op->row);
     json_decref(op->progress);
+    json_decref(op->tail);
     free(op);
 }
 
@@ -205,17 +209,42 @@ static void add_line(struct operation *op, const char *text)
         op->lines++;
 }
 
+static void add_tail(struct operation *op, json_t *line)
+{
+    if (op->tail == NULL)
+        op->tail = json_array();
+    if (json_array_size(op->tail) == TAIL_LINES) {
+        (void)json_array_remove(op->tail, 0);
+        op->left_out++;
+    }
+    (void)json_array_append(op->tail, line);
+}
+
+static void write_tail(struct operation *op)
+{
+    auto_free char *text = mem_printf("(%lld lines are left out)", (long long)op->left_out);
+    json_t *line;
+    size_t i;
+
+    if (op->left_out > 0)
+        add_line(op, text);
+    json_array_foreach(op->tail, i, line)
+        add_line(op, json_string_value(line));
+}
+
 void operation_log_text(struct operation *op, const char *text, size_t n)
 {
     auto_free char *line = mem_strndup(text, n < LINE_MAX_BYTES ? n : LINE_MAX_BYTES);
     auto_json *clean = js_string_lossy(line);
     char id[ID_SIZE];
 
-    if (op->log_bytes > LOG_BYTES_MAX)
+    if (op->log_bytes > LOG_BYTES_MAX) {
+        add_tail(op, clean);
         return;
+    }
     add_line(op, json_string_value(clean));
     if (op->log_bytes > LOG_BYTES_MAX)
-        add_line(op, "(the log is over 64 MiB: what follows is not kept)");
+        add_line(op, "(the log is over 64 MiB: of what follows the last lines are kept)");
     memcpy(id, op->row.id, sizeof id);
     wake(op->core, id);
 }
@@ -243,6 +272,7 @@ static void end(struct operation *op)
     char id[ID_SIZE];
     struct err e;
 
+    write_tail(op);
     op->row.ended_us = clock_wall_us();
     if (store_operation_end(c->store, &op->row, &e) < 0)
         core_log(LOG_L_ERROR, "operation.end", op->row.id, &e);

@@ -299,6 +299,7 @@ static int copy_plain(struct copy *c, const char *item, const char *dest, bool i
         return err_set(e, ERR_NOT_FOUND, "there is no '%.200s' in the %s%s", item, c->rq->is_context ? "build context" : "source",
                        r == 1 ? ": .dockerignore leaves it out" : "");
     const char *slash = strrchr(item, '/');
+    scribe_forget_links(&c->scribe);    /* each source is copied for itself */
     return copy_found(c, resolved, &st, slash != NULL ? slash + 1 : item, dest, into, e);
 }
 

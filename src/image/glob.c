@@ -116,6 +116,44 @@ static bool covers(const char *pattern, const char *path)
     }
 }
 
+/* Without empty, "." and ".." parts, by the text alone; the length. */
+static size_t clean(char *pattern, size_t len)
+{
+    size_t n = 0;
+
+    for (size_t at = 0; at < len;) {
+        const char *part = pattern + at;
+        size_t k = 0;
+        while (at + k < len && part[k] != '/')
+            k++;
+        at += k + 1;
+        if (k == 0 || (k == 1 && part[0] == '.'))
+            continue;
+        if (k == 2 && part[0] == '.' && part[1] == '.') {
+            while (n > 0 && pattern[n - 1] != '/')
+                n--;
+            n -= n > 0;
+            continue;
+        }
+        if (n > 0)
+            pattern[n++] = '/';
+        memmove(pattern + n, part, k);
+        n += k;
+    }
+    pattern[n] = '\0';
+    return n;
+}
+
+static void trim(const char **line, size_t *len)
+{
+    while (*len > 0 && ((*line)[*len - 1] == ' ' || (*line)[*len - 1] == '\t' || (*line)[*len - 1] == '\r'))
+        --*len;
+    while (*len > 0 && (**line == ' ' || **line == '\t')) {
+        ++*line;
+        --*len;
+    }
+}
+
 /* The next pattern of the lines; false at their end. */
 static bool next_line(const char *lines, size_t n, size_t *at, char pattern[LIMIT_PATH], bool *ret_negated)
 {
@@ -124,34 +162,21 @@ static bool next_line(const char *lines, size_t n, size_t *at, char pattern[LIMI
         const char *nl = memchr(line, '\n', n - *at);
         size_t len = nl != NULL ? (size_t)(nl - line) : n - *at;
         *at += len + 1;
-        while (len > 0 && (line[len - 1] == ' ' || line[len - 1] == '\t' || line[len - 1] == '\r'))
-            len--;
-        while (len > 0 && (*line == ' ' || *line == '\t')) {
-            line++;
-            len--;
-        }
-        if (len == 0 || *line == '#')
+        if (len > 0 && *line == '#')
             continue;
-        *ret_negated = *line == '!';
+        trim(&line, &len);
+        *ret_negated = len > 0 && *line == '!';
         if (*ret_negated) {
             line++;
             len--;
+            trim(&line, &len);
         }
-        while (len > 0 && *line == '/') {
-            line++;
-            len--;
-        }
-        if (len > 1 && line[0] == '.' && line[1] == '/') {
-            line += 2;
-            len -= 2;
-        }
-        while (len > 0 && line[len - 1] == '/')
-            len--;
         if (len == 0 || len >= LIMIT_PATH || memchr(line, '\0', len) != NULL)
             continue;
         memcpy(pattern, line, len);
         pattern[len] = '\0';
-        return true;
+        if (clean(pattern, len) > 0)
+            return true;
     }
     return false;
 }

@@ -35,10 +35,16 @@ void scribe_begin(struct scribe *s, const struct job *job, int root, const struc
     s->buffer = mem_alloc(CHUNK);
 }
 
-void scribe_done(struct scribe *s)
+void scribe_forget_links(struct scribe *s)
 {
     for (size_t i = 0; i < s->nlinks; i++)
         free(s->links[i].path);
+    s->nlinks = 0;
+}
+
+void scribe_done(struct scribe *s)
+{
+    scribe_forget_links(s);
     free(s->links);
     free(s->buffer);
     tree_done(&s->tree);

@@ -29,6 +29,8 @@ struct scribe {
 
 void scribe_begin(struct scribe *s, const struct job *job, int root, const struct unpack_limits *limits);
 void scribe_done(struct scribe *s);
+/* Names that come from now on are no hard links to earlier ones. */
+void scribe_forget_links(struct scribe *s);
 /* Times of directories, and the name: 64 digits. */
 int scribe_end(struct scribe *s, char ret_layer[72], struct err *e);
 

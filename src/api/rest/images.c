@@ -307,6 +307,7 @@ static void build(struct call *c)
         .refresh = call_bool(c, "refresh", false),
         .step_timeout_ms = (int64_t)(call_number(c, "step_timeout_s", 0) * 1000),
         .memory_mb = (uint64_t)call_int(c, "memory_mb", 0),
+        .disk_mb = (uint64_t)call_int(c, "disk_mb", 0),
         .cpu_milli = (uint32_t)(call_number(c, "cpu", 0) * 1000),
     };
     char id[ID_SIZE];
@@ -407,6 +408,7 @@ static const struct field build_body[] = {
     {"refresh", FIELD_BOOL, 0, 0, 0, NULL, "resolve the tags of FROM again; default false"},
     {"step_timeout_s", FIELD_NUMBER, FIELD_NULLABLE, 1, 24 * 3600, NULL, "longest time of one RUN; default 3600"},
     {"memory_mb", FIELD_INT, FIELD_NULLABLE, LIMIT_MEMORY_MB_MIN, LIMIT_MEMORY_MB_MAX, NULL, "memory of a RUN"},
+    {"disk_mb", FIELD_INT, FIELD_NULLABLE, 1, LIMIT_DISK_MB_MAX, NULL, "what a RUN may write; default 16384, or the daemon's"},
     {"cpu", FIELD_NUMBER, FIELD_NULLABLE, 0.01, 1024, NULL, "processors of a RUN"},
 };
 static const struct field gc_body[] = {

@@ -70,6 +70,7 @@ struct df_shell {
     char escape;
     df_lookup_fn lookup;        /* NULL: variables stay as they are written */
     void *ctx;
+    bool keeps_quotes;          /* a here-document: they are text */
 };
 
 /* Expands and takes the quotes away; one text. The caller frees. */

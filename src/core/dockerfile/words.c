@@ -173,7 +173,9 @@ static int braces(struct lexer *l, struct buf *out)
         colon = true;
         op = *++l->at;
     }
-    if (op == '\0' || strchr(colon ? "-+?" : "-+?#%/", op) == NULL)
+    if (op == '\0')
+        return err_set(l->e, ERR_INVALID, "'${%.*s' does not end", n < 40 ? (int)n : 40, name);
+    if (strchr(colon ? "-+?" : "-+?#%/", op) == NULL)
         return err_set(l->e, ERR_INVALID, "'${%.*s' has a modifier that is not known: '%.2s'", n < 40 ? (int)n : 40, name, l->at);
     l->at++;
     if ((op == '#' || op == '%' || op == '/') && *l->at == op) {
@@ -243,6 +245,10 @@ static int double_quoted(struct lexer *l, struct buf *out)
 /* One character, quoted text or variable. */
 static int expand_one(struct lexer *l, struct buf *out)
 {
+    if (l->sh->keeps_quotes && (*l->at == '\'' || *l->at == '"')) {
+        (void)buf_addc(out, *l->at++);
+        return 0;
+    }
     switch (*l->at) {
     case '\'':
         return single_quoted(l, out);

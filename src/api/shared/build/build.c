@@ -373,6 +373,7 @@ static struct build *build_new(struct core *c, const struct build_spec *spec)
     b->whole_context = spec->whole_context;
     b->step_timeout_ms = spec->step_timeout_ms != 0 ? spec->step_timeout_ms : BUILD_STEP_TIMEOUT_S * 1000LL;
     b->memory_mb = spec->memory_mb;
+    b->disk_mb = spec->disk_mb;
     b->cpu_milli = spec->cpu_milli;
     return b;
 }

@@ -35,11 +35,13 @@ struct build_spec {
     bool no_cache;
     bool refresh;                       /* resolve tags of FROM again */
     int64_t step_timeout_ms;            /* 0 = BUILD_STEP_TIMEOUT_S */
-    uint64_t memory_mb;                 /* of a RUN; 0 = as sandboxes have it */
+    uint64_t memory_mb, disk_mb;        /* of a RUN; 0 = as sandboxes have it */
     uint32_t cpu_milli;
 };
 
 int build_begin(struct core *c, const struct build_spec *spec, char ret_operation[ID_SIZE], struct err *e);
+/* After core_start: removes what builds of an earlier process left. */
+int build_recover(struct core *c, struct err *e);
 /* Would the text be taken? ERR_INVALID with line and column. */
 int build_check(const char *dockerfile, size_t n, struct err *e);
 

@@ -57,6 +57,8 @@ static int arg(struct build *b, const struct df_instruction *in, struct err *e)
             (void)json_object_set_new(s->args, name, json_string(eq + 1));
         else if (global != NULL)
             (void)json_object_set(s->args, name, global);
+        else if (build_predefined(name) != NULL)
+            (void)json_object_set_new(s->args, name, json_string(build_predefined(name)));
     }
     return 0;
 }
@@ -73,6 +75,26 @@ static json_t *command(const struct stage *s, const struct df_instruction *in)
     return list;
 }
 
+/* "80", "80/udp", "8000-8010/tcp": each port is a key. */
+static int expose(const struct df_instruction *in, const char *text, json_t *into, struct err *e)
+{
+    const char *slash = strchr(text, '/'), *kind = slash != NULL ? slash + 1 : "tcp";
+    char *end = NULL;
+    unsigned long first = *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0, last = first;
+
+    if (end != NULL && *end == '-')
+        last = strtoul(end + 1, &end, 10);
+    if (end == NULL || (*end != '\0' && end != slash) || first < 1 || last > 65535 || first > last)
+        return df_fail(in, e, "'%.40s' is no port and no range of ports", text);
+    if (strcmp(kind, "tcp") != 0 && strcmp(kind, "udp") != 0 && strcmp(kind, "sctp") != 0)
+        return df_fail(in, e, "'%.40s' is neither tcp, udp nor sctp", kind);
+    for (unsigned long port = first; port <= last; port++) {
+        auto_free char *name = mem_printf("%lu/%s", port, kind);
+        (void)json_object_set_new(into, name, json_object());
+    }
+    return 0;
+}
+
 static int words_as_keys(struct build *b, const struct df_instruction *in, const char *key, struct err *e)
 {
     const struct df_shell sh = {.escape = b->file.escape, .lookup = build_lookup, .ctx = b};
@@ -85,13 +107,37 @@ static int words_as_keys(struct build *b, const struct df_instruction *in, const
     json_array_foreach(words, i, word)
     {
         const char *text = json_string_value(word);
-        bool bare = in->kind == DF_EXPOSE && strchr(text, '/') == NULL;
-        auto_free char *name = mem_printf("%s%s", text, bare ? "/tcp" : "");
-        if (in->kind == DF_EXPOSE && strspn(text, "0123456789-") != strcspn(text, "/"))
-            return df_fail(in, e, "'%.40s' is no port", text);
-        (void)json_object_set_new(into, name, json_object());
+        if (in->kind != DF_EXPOSE)
+            (void)json_object_set_new(into, text, json_object());
+        else if (expose(in, text, into, e) < 0)
+            return -1;
     }
     return 0;
+}
+
+/* Without empty, "." and ".." parts, by the text alone. */
+static char *clean_path(const char *path)
+{
+    char *out = mem_alloc(strlen(path) + 2);
+    size_t n = 0;
+
+    for (const char *at = path; *at != '\0';) {
+        at += strspn(at, "/");
+        size_t k = strcspn(at, "/");
+        if (k == 2 && memcmp(at, "..", 2) == 0) {
+            while (n > 0 && out[--n] != '/')
+                ;
+        } else if (k > 0 && !(k == 1 && *at == '.')) {
+            out[n++] = '/';
+            memcpy(out + n, at, k);
+            n += k;
+        }
+        at += k;
+    }
+    if (n == 0)
+        out[n++] = '/';
+    out[n] = '\0';
+    return out;
 }
 
 static int workdir(struct build *b, const struct df_instruction *in, struct err *e)
@@ -101,7 +147,7 @@ static int workdir(struct build *b, const struct df_instruction *in, struct err 
 
     if (text == NULL)
         return -1;
-    auto_free char *path = build_path(s, text);
+    auto_free char *whole = build_path(s, text), *path = clean_path(whole);
     if (strlen(path) >= LIMIT_PATH)
         return df_fail(in, e, "the path is longer than %d bytes", LIMIT_PATH - 1);
     (void)json_object_set_new(s->config, "WorkingDir", js_string_lossy(path));

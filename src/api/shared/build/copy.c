@@ -182,7 +182,7 @@ static int read_parts(struct build *b, const struct df_instruction *in, const js
             p->items[p->nitems++] = normal_item(word);
             continue;
         }
-        const struct df_shell sh = {.escape = b->file.escape, .lookup = build_lookup, .ctx = b};
+        const struct df_shell sh = {.escape = '\\', .lookup = build_lookup, .ctx = b, .keeps_quotes = true};
         char *text = h->expand ? df_expand(&sh, h->text, e) : mem_strdup(h->text);
         if (text == NULL)
             return -1;

@@ -9,6 +9,7 @@
 #include "core/image_pull.h"
 #include "node.pb-c.h"
 
+#define BUILD_STEP_SOURCE "(a step of a build)"    /* source of the image rows that steps live on */
 #define BUILD_LAYERS_MAX 40             /* of an image before its layers are copied into one */
 
 struct run;
@@ -47,7 +48,7 @@ struct build {
     bool no_cache, refresh, whole_context;
     bool secret_env;                    /* secrets are variables of every RUN */
     int64_t step_timeout_ms;
-    uint64_t memory_mb;
+    uint64_t memory_mb, disk_mb;
     uint32_t cpu_milli;
 
     struct image_pull *pull;            /* under way */
@@ -72,6 +73,7 @@ int build_choose_target(struct build *b, const char *target, struct err *e);
 /* FROM's words: one, or three with AS; the caller's. */
 json_t *build_from_words(struct build *b, const struct df_instruction *in, struct err *e);
 const char *build_machine(void);        /* "amd64" */
+const char *build_predefined(const char *name);     /* TARGETARCH and its kind; NULL = none */
 /* The stage that a --from names, already built; NULL if there is none. */
 struct stage *build_find_stage(struct build *b, const char *name, bool before_only);
 /* Variables of the stage for words.c. */

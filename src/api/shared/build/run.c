@@ -121,7 +121,7 @@ static int insert_row(struct run *r, struct err *e)
     id_make(row.id, "im-");
     row.layers = js_text(layers, false);
     row.env = mem_strdup("{}");
-    row.source = mem_strdup("(a step of a build)");
+    row.source = mem_strdup(BUILD_STEP_SOURCE);
     if (store_image_insert(core_store(r->build->core), &row, e) < 0)
         return -1;
     memcpy(r->image, row.id, sizeof r->image);

@@ -52,6 +52,7 @@ struct run {
     char sandbox[ID_SIZE];              /* "" = none */
     char exec[ID_SIZE];                 /* the command, if it is not the entry point */
     struct exec_reader *readers[2];
+    uint64_t offsets[2];                /* of the output that comes next */
     struct buf lines[2];                /* of an output, up to the next end of a line */
     bool is_read[2];                    /* to its end */
     bool has_ended, is_cancelled, is_creating, is_known;

@@ -59,8 +59,14 @@ static void add_output(struct run *r, int i, const char *p, size_t n)
     }
 }
 
-static void on_output(struct run *r, int i, const void *p, size_t n)
+static void on_output(struct run *r, int i, uint64_t offset, const void *p, size_t n)
 {
+    if (offset > r->offsets[i]) {
+        flush_line(r, i, false);
+        operation_log(r->build->operation, "(%llu bytes of output are left out: more came than is kept)",
+                      (unsigned long long)(offset - r->offsets[i]));
+    }
+    r->offsets[i] = offset + n;
     add_output(r, i, p, n);
     exec_reader_consumed(r->readers[i], n);
 }
@@ -76,14 +82,12 @@ static void on_output_end(struct run *r, int i)
 
 static void on_stdout(void *ctx, uint64_t offset, const void *p, size_t n)
 {
-    (void)offset;
-    on_output(ctx, 0, p, n);
+    on_output(ctx, 0, offset, p, n);
 }
 
 static void on_stderr(void *ctx, uint64_t offset, const void *p, size_t n)
 {
-    (void)offset;
-    on_output(ctx, 1, p, n);
+    on_output(ctx, 1, offset, p, n);
 }
 
 static void on_stdout_end(void *ctx, const struct err *e)
@@ -391,6 +395,8 @@ void box_run(struct run *r, void (*then)(struct run *r))
         buf_init(&r->lines[i], LINE_MAX_BYTES + 16);
     if (spec.limits.disk_mb == 0)
         spec.limits.disk_mb = BUILD_STEP_DISK_MB;
+    if (b->disk_mb != 0)
+        spec.limits.disk_mb = b->disk_mb;
     if (b->memory_mb != 0)
         spec.limits.memory_mb = b->memory_mb;
     if (b->cpu_milli != 0)

@@ -19,7 +19,7 @@ const char *build_machine(void)
 #endif
 }
 
-static const char *predefined(const char *name)
+const char *build_predefined(const char *name)
 {
     if (strcmp(name, "TARGETPLATFORM") == 0 || strcmp(name, "BUILDPLATFORM") == 0)
         return strcmp(build_machine(), "arm64") == 0 ? "linux/arm64" : "linux/amd64";
@@ -27,6 +27,8 @@ static const char *predefined(const char *name)
         return "linux";
     if (strcmp(name, "TARGETARCH") == 0 || strcmp(name, "BUILDARCH") == 0)
         return build_machine();
+    if (strcmp(name, "TARGETVARIANT") == 0 || strcmp(name, "BUILDVARIANT") == 0)
+        return "";
     return NULL;
 }
 
@@ -44,7 +46,7 @@ const char *build_lookup(void *ctx, const char *text, size_t n)
     } else {
         v = json_object_get(b->global_args, name);      /* in FROM */
         if (v == NULL)
-            return predefined(name);
+            return build_predefined(name);
     }
     return json_string_value(v);
 }
@@ -72,9 +74,9 @@ struct stage *build_find_stage(struct build *b, const char *name, bool before_on
     size_t end = before_only ? b->stage : b->nstages;
     char *rest;
 
-    for (size_t i = 0; i < end; i++)
-        if (b->stages[i].name[0] != '\0' && strcasecmp(b->stages[i].name, name) == 0)
-            return &b->stages[i];
+    for (size_t i = end; i > 0; i--)    /* of two of a name the later one counts */
+        if (b->stages[i - 1].name[0] != '\0' && strcasecmp(b->stages[i - 1].name, name) == 0)
+            return &b->stages[i - 1];
     unsigned long n = strtoul(name, &rest, 10);
     return *name >= '0' && *name <= '9' && *rest == '\0' && n < end ? &b->stages[n] : NULL;
 }
@@ -116,6 +118,13 @@ static int global_arg(struct build *b, const struct df_instruction *in, struct e
     return 0;
 }
 
+static bool is_stage_name(const char *name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+    return strchr(letters, *name) != NULL && name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")] == '\0';
+}
+
 static int add_stage(struct build *b, size_t at, struct err *e)
 {
     auto_json *words = build_from_words(b, &b->file.list[at], e);
@@ -123,6 +132,8 @@ static int add_stage(struct build *b, size_t at, struct err *e)
     if (words == NULL)
         return -1;
     const char *name = json_array_size(words) == 3 ? json_string_value(json_array_get(words, 2)) : "";
+    if (*name != '\0' && !is_stage_name(name))
+        return df_fail(&b->file.list[at], e, "'%.60s' is no name of a stage: a letter, then letters, digits, '-', '_' and '.'", name);
     b->stages = mem_realloc(b->stages, (b->nstages + 1) * sizeof *b->stages);
     memset(&b->stages[b->nstages], 0, sizeof *b->stages);
     b->stages[b->nstages].name = mem_strdup(name);
