@@ -177,6 +177,8 @@ bool policy_template_is_valid(const char *text);
  */
 size_t policy_template_next(const char *at, const char **ret_key, size_t *ret_len);
 
+/* Whether a rule allows the name if it leads to one of the rule's prefixes: then it has to be resolved before it is denied. */
+bool policy_may_lead(const struct policy *p, const char *name, uint16_t port, enum policy_protocol protocol);
 /* Whether the resolver may say anything about a name. */
 bool policy_resolves(const struct policy *p, const char *name);
 

@@ -7,8 +7,6 @@
 #include "base/policy.h"
 #include "base/policy_index.h"
 
-#define PORT_SMTP 25
-#define PORT_DNS 53
 #define SMALL 24            /* up to this many items looking at each rule is as quick */
 
 void policy_compile(struct policy *p)
@@ -57,8 +55,7 @@ static bool any_port(const struct policy_rule *r, uint16_t port)
         if (port >= r->ports[i].first && port <= r->ports[i].last)
             return true;
     /* Mail, and questions to other resolvers than ours, leave only by a rule that says so. */
-    uint16_t kept = r->protocol == POLICY_UDP ? PORT_DNS : PORT_SMTP;
-    return r->nports == 0 && (port != kept || !policy_allows(r));
+    return r->nports == 0 && (port != policy_kept_port(r) || !policy_allows(r));
 }
 
 static bool protocol_matches(const struct policy_rule *r, enum policy_protocol p)
@@ -78,13 +75,14 @@ static bool protocol_matches(const struct policy_rule *r, enum policy_protocol p
     return false;
 }
 
-static bool matches(const struct policy_rule *r, const struct policy_flow *f)
+/* `found`: by the index, which has looked at the names already, or at the prefixes where there are no names. */
+static bool matches(const struct policy_rule *r, const struct policy_flow *f, bool found)
 {
     if (!protocol_matches(r, f->protocol) || !any_port(r, f->port))
         return false;
-    if (r->ndomains > 0 && (f->name == NULL || !any_domain(r, f->name)))
+    if (r->ndomains > 0 && (f->name == NULL || (!found && !any_domain(r, f->name))))
         return false;
-    return r->ncidrs == 0 || (f->to != NULL && any_cidr(r, f->to));
+    return r->ncidrs == 0 || (f->to != NULL && ((found && r->ndomains == 0) || any_cidr(r, f->to)));
 }
 
 /* What is not known of a connection yet is no reason against it. */
@@ -110,11 +108,11 @@ struct walk {
     uint32_t at[POLICY_LISTS_MAX];
 };
 
-static void walk_start(struct walk *w, const struct policy *p, const char *name, const struct address *to)
+static void walk_start(struct walk *w, const struct policy *p, const char *name, const struct address *to, int port)
 {
     w->p = p;
     w->next = 0;
-    w->nlists = p->index != NULL ? policy_index_find(p->index, name, to, w->lists) : 0;
+    w->nlists = p->index != NULL ? policy_index_find(p->index, name, to, port, w->lists) : 0;
     memset(w->at, 0, w->nlists * sizeof w->at[0]);
 }
 
@@ -144,10 +142,10 @@ void policy_ask(const struct policy *p, const struct policy_flow *f, struct poli
     int may = -1;
 
     *ret = (struct policy_verdict){.action = POLICY_DENY, .rule = -1, .logged = -1};
-    walk_start(&w, p, f->name, f->to);
+    walk_start(&w, p, f->name, f->to, f->port);
     while ((i = walk_next(&w)) >= 0) {
         const struct policy_rule *r = &p->rules[i];
-        if (!matches(r, f))
+        if (!matches(r, f, p->index != NULL))
             continue;
         if (f->method == NULL && policy_is_of_requests(r)) {
             waits = true;
@@ -190,7 +188,7 @@ enum policy_need policy_needs(const struct policy *p, const struct address *to, 
     struct walk w;
     int i;
 
-    walk_start(&w, p, NULL, to);
+    walk_start(&w, p, NULL, to, port);
     while ((i = walk_next(&w)) >= 0) {
         const struct policy_rule *r = &p->rules[i];
         if (!any_port(r, port) || (r->action == POLICY_LOG && !policy_is_of_requests(r)))
@@ -201,7 +199,7 @@ enum policy_need policy_needs(const struct policy *p, const struct address *to, 
             continue;
         }
         if (r->ndomains > 0 || (r->protocol != POLICY_ANY && r->protocol != POLICY_TCP) ||
-            (r->ncidrs > 0 && !any_cidr(r, to)))
+            (r->ncidrs > 0 && p->index == NULL && !any_cidr(r, to)))
             continue;
         return (policy_allows(r) ? deny_before : allow_before) ? POLICY_NEEDS_NAME : POLICY_NEEDS_NOTHING;
     }
@@ -227,10 +225,10 @@ bool policy_resolves(const struct policy *p, const char *name)
 
     if ((p->flags & POLICY_DNS_OPEN) != 0)
         return true;
-    walk_start(&w, p, name, NULL);
+    walk_start(&w, p, name, NULL, POLICY_NO_PORT);
     while ((i = walk_next(&w)) >= 0) {
         const struct policy_rule *r = &p->rules[i];
-        if (r->action == POLICY_LOG || (r->ndomains > 0 && !any_domain(r, name)))
+        if (r->action == POLICY_LOG || (r->ndomains > 0 && p->index == NULL && !any_domain(r, name)))
             continue;
         if (policy_allows(r) && r->ndomains == 0 && r->ncidrs > 0)
             continue;       /* an address needs no name; who wants both says so */
@@ -238,6 +236,21 @@ bool policy_resolves(const struct policy *p, const char *name)
         if (r->action == POLICY_DENY && (r->nports > 0 || r->ncidrs > 0 || r->protocol != POLICY_ANY || policy_is_of_requests(r)))
             continue;
         return policy_allows(r);
+    }
+    return false;
+}
+
+bool policy_may_lead(const struct policy *p, const char *name, uint16_t port, enum policy_protocol protocol)
+{
+    struct walk w;
+    int i;
+
+    walk_start(&w, p, name, NULL, port);
+    while ((i = walk_next(&w)) >= 0) {
+        const struct policy_rule *r = &p->rules[i];
+        if (r->ndomains > 0 && r->ncidrs > 0 && policy_allows(r) && any_port(r, port) && protocol_matches(r, protocol) &&
+            (p->index != NULL || any_domain(r, name)))
+            return true;
     }
     return false;
 }

@@ -3,7 +3,6 @@
  */
 #include "base/policy_index.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/map.h"
@@ -17,7 +16,8 @@ struct policy_index {
     struct map nets;        /* length and net -> rule_list, owned */
     uint8_t lengths[BITS];  /* that occur */
     size_t nlengths;
-    struct rule_list rest;  /* rules with neither */
+    struct port_index *rest;        /* rules with neither; owned */
+    struct rule_list any_name;      /* the one of them that answers for every name, if there is one */
     uint8_t ports[65536 / 8];
 };
 
@@ -80,6 +80,7 @@ struct policy_index *policy_index_new(const struct policy *p)
 
     map_init(&x->names);
     map_init(&x->nets);
+    x->rest = port_index_new(p);
     for (uint32_t i = 0; i < p->nrules; i++) {
         const struct policy_rule *r = &p->rules[i];
         /* Of a rule with both, the name is the rarer. */
@@ -87,8 +88,10 @@ struct policy_index *policy_index_new(const struct policy *p)
             add(&x->names, r->domains[j], i);
         for (uint32_t j = 0; r->ndomains == 0 && j < r->ncidrs; j++)
             add_net(x, &r->cidrs[j], i);
-        if (r->ndomains == 0 && r->ncidrs == 0)
-            list_add(&x->rest, i);
+        /* What is denied on some ports or for one protocol only may be asked for. */
+        bool answers = policy_allows(r) || (r->action == POLICY_DENY && r->nports == 0 && r->protocol == POLICY_ANY);
+        if (r->ndomains == 0 && r->ncidrs == 0 && answers && x->any_name.n == 0)
+            list_add(&x->any_name, i);
         if ((r->ndomains > 0 && r->protocol == POLICY_ANY) || r->protocol == POLICY_TLS || r->protocol == POLICY_HTTP)
             add_ports(x, r);
     }
@@ -114,19 +117,21 @@ void policy_index_free(struct policy_index *x)
         return;
     free_lists(&x->names);
     free_lists(&x->nets);
-    free(x->rest.rules);
+    port_index_free(x->rest);
+    free(x->any_name.rules);
     free(x);
 }
 
 static size_t find_names(const struct policy_index *x, const char *name, const struct rule_list **ret)
 {
-    char wild[POLICY_DOMAIN_MAX + 3];
+    char wild[POLICY_DOMAIN_MAX + 3] = "*";
+    const char *end = name + strlen(name);
     size_t n = 0;
 
     if ((ret[n] = map_get(&x->names, name)) != NULL)
         n++;
     for (const char *dot = strchr(name, '.'); dot != NULL; dot = strchr(dot + 1, '.')) {
-        (void)snprintf(wild, sizeof wild, "*%s", dot);
+        memcpy(wild + 1, dot, (size_t)(end - dot) + 1);
         if ((ret[n] = map_get(&x->names, wild)) != NULL)
             n++;
     }
@@ -135,7 +140,7 @@ static size_t find_names(const struct policy_index *x, const char *name, const s
     return n;
 }
 
-size_t policy_index_find(const struct policy_index *x, const char *name, const struct address *to,
+size_t policy_index_find(const struct policy_index *x, const char *name, const struct address *to, int port,
                          const struct rule_list *ret[POLICY_LISTS_MAX])
 {
     size_t n = name != NULL ? find_names(x, name, ret) : 0;
@@ -147,9 +152,8 @@ size_t policy_index_find(const struct policy_index *x, const char *name, const s
         if ((ret[n] = map_get(&x->nets, key)) != NULL)
             n++;
     }
-    if (x->rest.n > 0)
-        ret[n++] = &x->rest;
-    return n;
+    ret[n] = port == POLICY_NO_PORT ? &x->any_name : port_index_find(x->rest, (uint16_t)port);
+    return n + (ret[n]->n > 0);
 }
 
 bool policy_index_names_port(const struct policy_index *x, uint16_t port)

@@ -270,10 +270,8 @@ static void decide(struct flow *f)
         return;
     }
     /* A rule with names and prefixes matches where the name leads, which the packets need not know. */
-    bool may_lead = v.action == POLICY_ALLOW;
-    for (uint32_t i = 0; !may_lead && f->name[0] != '\0' && i < f->box->policy.nrules; i++)
-        may_lead = f->box->policy.rules[i].ndomains > 0 && f->box->policy.rules[i].ncidrs > 0 &&
-                   policy_allows(&f->box->policy.rules[i]);
+    bool may_lead = v.action == POLICY_ALLOW ||
+                    (f->name[0] != '\0' && policy_may_lead(&f->box->policy, f->name, f->port, (enum policy_protocol)f->protocol));
     if (!may_lead) {
         flow_refuse(f, EGRESS_BY_RULE, &f->to, v.rule);
         return;

@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "base/policy.h"
+#include "base/policy_index.h"
 #include "ipc/egress_proto.h"
 #include "ipc/policy_wire.h"
 
@@ -313,6 +314,69 @@ static void what_requests_cannot_have(void **state)
     policy_done(&p);
 }
 
+static uint32_t dice_state = 12345;
+
+static uint32_t dice(uint32_t sides)
+{
+    dice_state = dice_state * 1664525 + 1013904223;
+    return (dice_state >> 8) % sides;
+}
+
+static const char *const dice_names[] = {"a.test", "b.a.test", "c.b.a.test", "d.test", "e.other"};
+static const char *const dice_addresses[] = {"1.2.3.4", "1.2.9.9", "10.0.0.1", "2606::1", "9.9.9.9"};
+
+static void random_rule(struct policy *p)
+{
+    static const char *const domains[] = {"a.test", "*.a.test", "*.test", "d.test", "*", "b.a.test"};
+    static const char *const cidrs[] = {"1.2.3.0/24", "1.2.0.0/16", "10.0.0.0/8", "2606::/16", "0.0.0.0/0", "9.9.9.9"};
+    static const uint8_t actions[] = {POLICY_ALLOW, POLICY_DENY, POLICY_LOG};
+    struct policy_rule *r = policy_add(p, actions[dice(3)], (enum policy_protocol)dice(POLICY_PROTOCOLS_));
+    struct cidr c;
+
+    for (uint32_t i = dice(4); i > 2; i--)
+        policy_rule_domain(r, domains[dice(6)]);
+    for (uint32_t i = dice(4); i > 2; i--) {
+        assert_null(cidr_parse(cidrs[dice(6)], &c));
+        policy_rule_cidr(r, &c);
+    }
+    for (uint32_t i = dice(3); i > 0; i--) {
+        uint16_t first = (uint16_t)(20 + dice(8));
+        policy_rule_ports(r, first, (uint16_t)(first + dice(4)));
+    }
+}
+
+/* The index is a short cut: whatever is asked, the answer is that of looking at each rule. */
+static void with_an_index_or_without(void **state)
+{
+    for (int round = 0; round < 400; round++) {
+        struct policy p;
+        policy_init(&p);
+        for (uint32_t n = 1 + dice(12); n > 0; n--)
+            random_rule(&p);
+        struct policy_index *index = policy_index_new(&p);
+        for (int q = 0; q < 60; q++) {
+            struct address to = at(dice_addresses[dice(5)]);
+            const struct policy_flow f = {.to = dice(3) > 0 ? &to : NULL, .name = dice(3) > 0 ? dice_names[dice(5)] : NULL,
+                                          .port = (uint16_t)(19 + dice(14)), .protocol = (enum policy_protocol)dice(POLICY_PROTOCOLS_)};
+            const char *name = dice_names[dice(5)];
+            struct policy_verdict a, b;
+            p.index = NULL;
+            policy_ask(&p, &f, &a);
+            bool resolves = policy_resolves(&p, name), leads = policy_may_lead(&p, name, f.port, f.protocol);
+            enum policy_need need = policy_needs(&p, &to, f.port);
+            p.index = index;
+            policy_ask(&p, &f, &b);
+            assert_true(a.action == b.action && a.rule == b.rule && a.by_name == b.by_name);
+            assert_int_equal(a.logged, b.logged);
+            assert_int_equal(policy_resolves(&p, name), resolves);
+            assert_int_equal(policy_may_lead(&p, name, f.port, f.protocol), leads);
+            /* It may ask for a name too many, never for one too few. */
+            assert_true(policy_needs(&p, &to, f.port) == POLICY_NEEDS_NAME || need == POLICY_NEEDS_NOTHING);
+        }
+        policy_done(&p);
+    }
+}
+
 static void what_egress_tells(void **state)
 {
     const struct egress_decision d = {
@@ -377,7 +441,7 @@ int main(void)
         cmocka_unit_test(the_first_rule_that_matches_decides), cmocka_unit_test(lists_of_modal),
         cmocka_unit_test(travels_and_is_checked), cmocka_unit_test(requests_decide_once_they_are_known),
         cmocka_unit_test(paths_are_read_in_one_way), cmocka_unit_test(what_requests_cannot_have),
-        cmocka_unit_test(what_egress_tells), cmocka_unit_test(policies_on_disk),
+        cmocka_unit_test(with_an_index_or_without), cmocka_unit_test(what_egress_tells), cmocka_unit_test(policies_on_disk),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
