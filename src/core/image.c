@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "core/image_config.h"
+#include "core/image_fold.h"
 #include "core/internal.h"
 #include "core/life.h"
 #include "json/json.h"
@@ -27,6 +28,8 @@ struct image_import {
     char *env; /* JSON object */
     char *workdir, *user;
     Quicksand__Node__ImageImportResponse *reply; /* owned */
+    struct node_call *fold;                       /* under way, NULL = not */
+    const Quicksand__Node__Layer *folded;         /* in place of the reply's layers, NULL = none; borrowed */
     bool is_bad_reply;
     bool is_cancelled;
     bool is_context;
@@ -85,7 +88,6 @@ static int keep_context(struct image_import *im, struct image_row *row, struct e
 /* An archive with an image in it: what the caller gave goes before what the image says. */
 static int fill_from_archive(struct image_import *im, struct image_row *row, struct err *e)
 {
-    auto_json *layers = json_array();
     char *workdir = row->workdir, *user = row->user;
 
     row->workdir = row->user = NULL;
@@ -107,16 +109,8 @@ static int fill_from_archive(struct image_import *im, struct image_row *row, str
         free(row->user);
         row->user = user;
     }
-    if (im->reply->n_layers > LIMIT_LAYERS)
-        return err_set(e, ERR_TOO_LARGE, "the image has %zu layers, at most %d can be mounted", im->reply->n_layers, LIMIT_LAYERS);
-    for (size_t i = 0; i < im->reply->n_layers; i++) {
-        const Quicksand__Node__Layer *l = im->reply->layers[i];
-        (void)json_array_append_new(layers, json_string(l->layer));
-        if (store_layer_put(im->core->store, l->layer, (int64_t)l->bytes, (int64_t)l->files, row->created_us, e) < 0)
-            return -1;
-    }
-    free(row->layers);
-    row->layers = js_text(layers, false);
+    if (image_layers_put(im->core->store, im->reply->layers, im->reply->n_layers, im->folded, row, e) < 0)
+        return -1;
     (void)snprintf(row->digest, sizeof row->digest, "%s", im->reply->digest != NULL ? im->reply->digest : "");
     return 0;
 }
@@ -182,10 +176,35 @@ static void on_writable(struct grpc_call *c, void *ctx)
         im->ops->on_writable(im->ctx);
 }
 
+/* `e` = NULL: everything is there but the row. */
+static void finish(struct image_import *im, const struct err *e)
+{
+    auto_image_row row = {0};
+    struct err local = {0};
+    struct core *c = im->core;
+
+    if (e == NULL && keep(im, &row, &local) < 0)
+        e = &local;
+    if (!im->is_cancelled)
+        im->ops->done(im->ctx, e == NULL ? &row : NULL, e);
+    bool was_folded = im->folded != NULL;
+    import_free(im);
+    if (was_folded)
+        images_sweep(c);
+}
+
+static void on_folded(void *ctx, const ProtobufCMessage *reply, const struct err *e)
+{
+    struct image_import *im = ctx;
+
+    im->fold = NULL;
+    im->folded = (const Quicksand__Node__Layer *)reply;
+    finish(im, e);
+}
+
 static void on_end(struct grpc_call *c, enum grpc_status status, const struct err *e, void *ctx)
 {
     struct image_import *im = ctx;
-    auto_image_row row = {0};
     struct err local = {0};
 
     im->grpc = NULL;
@@ -203,13 +222,13 @@ static void on_end(struct grpc_call *c, enum grpc_status status, const struct er
             e = (err_set(&local, ERR_UNAVAILABLE,
                          "the same layer was being removed meanwhile: import it again"),
                  &local);
-        else if (keep(im, &row, &local) < 0)
-            e = &local;
     } else if (e == NULL) {
         e = (err_set(&local, ERR_UNAVAILABLE, "the node did not answer"), &local);
     }
-    im->ops->done(im->ctx, e == NULL ? &row : NULL, e);
-    import_free(im);
+    if (e == NULL && im->reply->n_layers > IMAGE_LAYERS_FOLD)
+        im->fold = image_fold(im->core, im->reply->layers, im->reply->n_layers, on_folded, im);
+    else
+        finish(im, e);
 }
 
 static const struct grpc_ops import_ops = {
@@ -283,8 +302,12 @@ void image_import_end(struct image_import *im)
 void image_import_cancel(struct image_import *im)
 {
     im->is_cancelled = true;
-    if (im->grpc != NULL)
+    if (im->grpc != NULL) {
         grpc_cancel(im->grpc); /* freed when its end is reported */
+    } else if (im->fold != NULL) {
+        node_call_cancel(im->fold);
+        import_free(im);
+    }
 }
 
 int image_get(struct core *c, const char *id_or_name, struct image_row *ret, struct err *e)
@@ -356,6 +379,36 @@ struct removal {
     char layer[128];
 };
 
+struct removal_wait {
+    struct removal_wait *next;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+void images_when_quiet(struct core *c, void (*fn)(void *arg), void *arg)
+{
+    if (c->removing[0] == '\0') {
+        fn(arg);
+        return;
+    }
+    struct removal_wait *w = mem_zalloc(sizeof *w);
+    *w = (struct removal_wait){c->removal_waits, fn, arg};
+    c->removal_waits = w;
+}
+
+static void tell_waiting(struct core *c)
+{
+    struct removal_wait *list = c->removal_waits;
+
+    c->removal_waits = NULL;
+    while (list != NULL) {
+        struct removal_wait *w = list;
+        list = w->next;
+        w->fn(w->arg);
+        free(w);
+    }
+}
+
 static void on_removed(void *ctx, const ProtobufCMessage *reply, const struct err *e)
 {
     struct removal *r = ctx;
@@ -371,6 +424,7 @@ static void on_removed(void *ctx, const ProtobufCMessage *reply, const struct er
     else
         is_done = true;
     free(r);
+    tell_waiting(c);
     if (is_done)
         images_sweep(c);
 }

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "core/image.h"
 #include "core/image_config.h"
+#include "core/image_fold.h"
 #include "core/internal.h"
 #include "core/life.h"
 #include "core/registry_auth.h"
@@ -27,8 +28,10 @@ struct image_pull {
     char name[IMAGE_REF_SIZE];
     char *ref;                          /* owned */
     Quicksand__Node__ImagePullEvent *last;  /* with the layers; owned */
+    struct node_call *fold;             /* under way, NULL = not */
+    const Quicksand__Node__Layer *folded;   /* in place of the layers of `last`, NULL = none; borrowed */
     bool is_bad_reply, is_cancelled;
-    char suspect[128];                  /* layer that was being removed when the pull began */
+    struct buf request;                 /* until it is sent, which waits for the end of a removal that had begun; has a password */
     uint64_t bytes, total;
     struct operation *operation;        /* NULL = somebody else's callbacks: */
     image_line_fn line;
@@ -36,8 +39,16 @@ struct image_pull {
     void *ctx;
 };
 
+static void drop_request(struct image_pull *p)
+{
+    if (p->request.data != NULL)
+        explicit_bzero(p->request.data, p->request.len);
+    buf_done(&p->request);
+}
+
 static void pull_free(struct image_pull *p)
 {
+    drop_request(p);
     p->core->imports--;
     if (p->last != NULL)
         quicksand__node__image_pull_event__free_unpacked(p->last, NULL);
@@ -50,19 +61,13 @@ static void pull_free(struct image_pull *p)
 static int insert(struct image_pull *p, struct image_row *row, struct err *e)
 {
     struct store *s = p->core->store;
-    auto_json *layers = json_array();
 
     id_make(row->id, "im-");
     row->created_us = clock_wall_us();
     row->source = mem_strdup(p->ref);
     (void)snprintf(row->digest, sizeof row->digest, "%s", p->last->digest);
-    for (size_t i = 0; i < p->last->n_layers; i++) {
-        const Quicksand__Node__Layer *l = p->last->layers[i];
-        (void)json_array_append_new(layers, json_string(l->layer));
-        if (store_layer_put(s, l->layer, (int64_t)l->bytes, (int64_t)l->files, row->created_us, e) < 0)
-            return -1;
-    }
-    row->layers = js_text(layers, false);
+    if (image_layers_put(s, p->last->layers, p->last->n_layers, p->folded, row, e) < 0)
+        return -1;
     return store_image_insert(s, row, e);
 }
 
@@ -72,14 +77,16 @@ static int keep(struct image_pull *p, char ret_id[ID_SIZE], struct err *e)
     struct store *s = p->core->store;
     auto_image_row row = {0};
 
-    if (p->last->n_layers > LIMIT_LAYERS)
-        return err_set(e, ERR_TOO_LARGE, "the image has %zu layers, at most %d can be mounted", p->last->n_layers, LIMIT_LAYERS);
     if (image_config_read(p->last->config != NULL ? p->last->config : "", &row, e) < 0)
         return -1;
     if (store_begin(s, STORE_DURABLE, e) < 0)
         return -1;
     if (store_image_by_digest(s, p->last->digest, ret_id, e) < 0)
         goto fail;
+    /* An image that was folded when it came first: what came again is not its layers. */
+    for (size_t i = 0; ret_id[0] != '\0' && i < p->last->n_layers; i++)
+        if (store_layer_release(s, p->last->layers[i]->layer, e) < 0)
+            goto fail;
     if (ret_id[0] == '\0') {
         if (insert(p, &row, e) < 0 || store_image_measure(s, row.id, e) < 0)
             goto fail;
@@ -96,14 +103,18 @@ fail:
 
 /* --- the node ----------------------------------------------------------------------------------------------------------------- */
 
+static void say(struct image_pull *p, const char *line)
+{
+    if (p->operation != NULL)
+        operation_log_text(p->operation, line, strlen(line));
+    else
+        p->line(p->ctx, line);
+}
+
 static void on_event(struct image_pull *p, const Quicksand__Node__ImagePullEvent *m)
 {
-    if (m->log != NULL) {
-        if (p->operation != NULL)
-            operation_log_text(p->operation, m->log, strlen(m->log));
-        else
-            p->line(p->ctx, m->log);
-    }
+    if (m->log != NULL)
+        say(p, m->log);
     if (m->has_total_bytes && p->operation != NULL)
         operation_progress(p->operation,
                            json_pack("{s:I, s:I}", "bytes", (json_int_t)m->bytes, "total_bytes", (json_int_t)m->total_bytes));
@@ -127,15 +138,8 @@ static void on_message(struct grpc_call *c, const void *p, size_t n, void *ctx)
         quicksand__node__image_pull_event__free_unpacked(m, NULL);
 }
 
-static bool is_suspect(const struct image_pull *p)
-{
-    for (size_t i = 0; i < p->last->n_layers; i++)
-        if (p->suspect[0] != '\0' && strcmp(p->suspect, p->last->layers[i]->layer) == 0)
-            return true;
-    return false;
-}
-
-static int outcome(struct image_pull *p, enum grpc_status status, const struct err *cause, char ret_id[ID_SIZE], struct err *e)
+/* What the node said of the pull itself. */
+static int outcome(const struct image_pull *p, enum grpc_status status, const struct err *cause, struct err *e)
 {
     if (p->is_cancelled)
         return err_set(e, ERR_CONFLICT, "the pull was cancelled");
@@ -147,41 +151,90 @@ static int outcome(struct image_pull *p, enum grpc_status status, const struct e
         return err_set(e, ERR_UNAVAILABLE, "the node did not answer");
     if (p->last == NULL || p->is_bad_reply)
         return err_set(e, ERR_INTERNAL, "the node's answer to a pull could not be read");
-    if (is_suspect(p))
-        return err_set(e, ERR_UNAVAILABLE, "a layer of it was being removed meanwhile: pull it again");
-    return keep(p, ret_id, e);
+    return 0;
+}
+
+/* `e` = NULL: everything is there but the row. */
+static void finish(struct image_pull *p, const struct err *e)
+{
+    char id[ID_SIZE] = "";
+    struct err local = {0};
+
+    if (p->core->is_stopping && p->operation != NULL) {
+        pull_free(p);                   /* the row stays as it is: the next start tells */
+        return;
+    }
+    if (e == NULL && keep(p, id, &local) < 0)
+        e = &local;
+    if (p->operation == NULL)
+        p->done(p->ctx, id, e);
+    else if (e != NULL)
+        operation_fail(p->operation, e);
+    else
+        operation_succeed(p->operation, id,
+                          json_pack("{s:s, s:s, s:s, s:b}", "image", id, "name", p->name, "digest", p->last->source, "existing", 0));
+    struct core *c = p->core;
+    pull_free(p);
+    images_sweep(c);
+}
+
+static void on_folded(void *ctx, const ProtobufCMessage *reply, const struct err *e)
+{
+    struct image_pull *p = ctx;
+
+    p->fold = NULL;
+    p->folded = (const Quicksand__Node__Layer *)reply;
+    finish(p, e);
+}
+
+/* An image that is here already needs no second folding: its row says what it is made of. */
+static bool must_fold(struct image_pull *p)
+{
+    char id[ID_SIZE] = "";
+    struct err ignored;
+
+    return p->last->n_layers > IMAGE_LAYERS_FOLD &&
+           (store_image_by_digest(p->core->store, p->last->digest, id, &ignored) < 0 || id[0] == '\0');
 }
 
 static void on_end(struct grpc_call *c, enum grpc_status status, const struct err *cause, void *ctx)
 {
     struct image_pull *p = ctx;
-    char id[ID_SIZE] = "";
     struct err e = {0};
-    int r;
 
     p->grpc = NULL;
-    if (p->core->is_stopping && p->operation != NULL) {
-        pull_free(p);                   /* the row stays as it is: the next start tells */
-        return;
+    if (outcome(p, status, cause, &e) < 0) {
+        finish(p, &e);
+    } else if (!must_fold(p) || p->core->is_stopping) {
+        finish(p, NULL);
+    } else {
+        say(p, "the image has a long list of layers: they are copied into one");
+        p->fold = image_fold(p->core, p->last->layers, p->last->n_layers, on_folded, p);
     }
-    r = outcome(p, status, cause, id, &e);
-    if (p->operation == NULL)
-        p->done(p->ctx, id, r < 0 ? &e : NULL);
-    else if (r < 0)
-        operation_fail(p->operation, &e);
-    else
-        operation_succeed(p->operation, id,
-                          json_pack("{s:s, s:s, s:s, s:b}", "image", id, "name", p->name, "digest", p->last->source, "existing", 0));
-    pull_free(p);
 }
 
 static const struct grpc_ops ops = {.on_message = on_message, .on_end = on_end};
 
-static void send_request(struct image_pull *p, const struct image_pull_spec *spec, const struct registry_auth *auth)
+static void send_request(void *arg)
+{
+    struct image_pull *p = arg;
+    struct err e;
+
+    if (p->is_cancelled || p->core->is_stopping) {
+        finish(p, (err_set(&e, p->is_cancelled ? ERR_CONFLICT : ERR_UNAVAILABLE,
+                           p->is_cancelled ? "the pull was cancelled" : "the service is stopping"), &e));
+        return;
+    }
+    p->grpc = grpc_client_call(p->core->node, "/quicksand.node.Node/ImagePull", NULL, 0, PULL_TIMEOUT_MS, &ops, p);
+    grpc_send(p->grpc, p->request.data, p->request.len);
+    grpc_send_end(p->grpc);
+    drop_request(p);
+}
+
+static void make_request(struct image_pull *p, const struct image_pull_spec *spec, const struct registry_auth *auth)
 {
     Quicksand__Node__ImagePullRequest m = QUICKSAND__NODE__IMAGE_PULL_REQUEST__INIT;
     size_t n;
-    auto_buf b = {0};
 
     m.ref = p->ref;
     m.arch = (char *)(uintptr_t)spec->arch;
@@ -191,12 +244,12 @@ static void send_request(struct image_pull *p, const struct image_pull_spec *spe
     m.max_bytes = IMAGE_BYTES_MAX;
     m.max_files = IMAGE_FILES_MAX;
     n = quicksand__node__image_pull_request__get_packed_size(&m);
-    buf_init(&b, n + 1);
-    (void)quicksand__node__image_pull_request__pack(&m, buf_reserve(&b, n + 1));
-    p->grpc = grpc_client_call(p->core->node, "/quicksand.node.Node/ImagePull", NULL, 0, PULL_TIMEOUT_MS, &ops, p);
-    grpc_send(p->grpc, b.data, n);
-    grpc_send_end(p->grpc);
-    explicit_bzero(b.data, n);
+    buf_init(&p->request, n + 1);
+    void *packed = mem_alloc(n + 1);
+    (void)quicksand__node__image_pull_request__pack(&m, packed);
+    (void)buf_add(&p->request, packed, n);
+    explicit_bzero(packed, n);
+    free(packed);
 }
 
 static int name_of(const struct image_pull_spec *spec, char ret[IMAGE_REF_SIZE], struct err *e)
@@ -227,22 +280,37 @@ struct image_pull *image_pull_begin(struct core *c, const struct image_pull_spec
     struct image_pull *p = mem_zalloc(sizeof *p);
     c->imports++;
     p->core = c;
-    memcpy(p->suspect, c->removing, sizeof p->suspect);
     memcpy(p->name, name, sizeof name);
     p->ref = mem_strdup(spec->ref);
     p->line = line;
     p->done = done;
     p->ctx = ctx;
-    send_request(p, spec, &auth);
+    make_request(p, spec, &auth);
     registry_auth_done(&auth);
+    images_when_quiet(c, send_request, p);
     return p;
+}
+
+static void on_fold_cancelled(void *arg)
+{
+    struct err e;
+
+    err_set(&e, ERR_CONFLICT, "the pull was cancelled");
+    finish(arg, &e);
 }
 
 void image_pull_cancel(struct image_pull *p)
 {
     p->is_cancelled = true;
-    if (p->grpc != NULL)
+    if (p->grpc != NULL) {
         grpc_cancel(p->grpc);           /* its end is reported */
+        return;
+    }
+    if (p->fold != NULL) {
+        node_call_cancel(p->fold);
+        p->fold = NULL;
+        loop_defer(p->core->loop, on_fold_cancelled, p);
+    }
 }
 
 static void on_cancel(void *ctx)

@@ -44,6 +44,7 @@ struct core {
     struct map tokens;                  /* id -> struct token_row: those used since the start; owned */
     size_t imports;                     /* image imports under way: no layer is removed meanwhile */
     char removing[128];                 /* layer that the node is removing, "" = none */
+    struct removal_wait *removal_waits; /* who wants to go on when it has gone */
 
     struct operation *operations;       /* running */
     struct operation_wait *operation_waits;
@@ -70,6 +71,8 @@ int sandboxes_open(struct core *c, struct err *e);
 void sandboxes_close(struct core *c);
 /* image.c: removes layers that no image names, one at a time. */
 void images_sweep(struct core *c);
+/* Calls fn once no layer is being removed, maybe at once; for callers that keep further removals away (core->imports). */
+void images_when_quiet(struct core *c, void (*fn)(void *arg), void *arg);
 /* operation.c */
 int operations_open(struct core *c, struct err *e);
 void operations_stop(struct core *c);       /* answers whoever waits */

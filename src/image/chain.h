@@ -13,11 +13,12 @@
 
 #include "base/err.h"
 #include "base/limits.h"
+#include "ipc/image_proto.h"
 
 /* A directory: the same one in each layer that has it, top first. */
 struct chain_dir {
     int n;
-    int fds[LIMIT_LAYERS];
+    int fds[IMAGE_LAYERS_MAX];
 };
 
 struct chain_entry {

@@ -129,6 +129,17 @@ static int lower_privileges(struct err *e)
                                 e);
 }
 
+/* Two hundred layers that are read as one tree are two hundred descriptors for every level of it. */
+static void allow_files(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 static void limit_memory(void)
 {
     /* A sanitizer reserves terabytes of address space. */
@@ -151,6 +162,7 @@ static void run_child(struct role *role, struct child *child)
         if (role->children[i].pid > 0)
             fd_close(&role->children[i].conn);
     limit_memory();
+    allow_files();
     _exit(job_run(&job));
 }
 

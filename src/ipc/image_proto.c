@@ -205,10 +205,10 @@ static void put_layers(struct wire_writer *w, uint32_t n, const char layers[][72
         wire_put_str(w, layers[i]);
 }
 
-static bool get_layers(struct wire_reader *r, uint32_t *n, char (*layers)[72])
+static bool get_layers(struct wire_reader *r, uint32_t max, uint32_t *n, char (*layers)[72])
 {
     *n = wire_get_u32(r);
-    if (*n > LIMIT_LAYERS)
+    if (*n > max)
         return false;
     for (uint32_t i = 0; i < *n; i++) {
         wire_get_str(r, layers[i], sizeof layers[i]);
@@ -260,7 +260,7 @@ int image_copy_decode(struct image_copy *ret, const void *p, size_t n)
     ret->mode = wire_get_i32(&r);
     wire_get_str(&r, ret->owner, sizeof ret->owner);
     wire_get_str(&r, ret->dest, sizeof ret->dest);
-    if (!get_layers(&r, &ret->nsource, ret->source) || !get_layers(&r, &ret->nbase, ret->base))
+    if (!get_layers(&r, IMAGE_LAYERS_MAX, &ret->nsource, ret->source) || !get_layers(&r, IMAGE_LAYERS_MAX, &ret->nbase, ret->base))
         return -EBADMSG;
     ret->nitems = wire_get_u32(&r);
     if (ret->nitems > IMAGE_COPY_ITEMS)
@@ -302,7 +302,7 @@ int image_export_decode(struct image_export *ret, const void *p, size_t n)
         return -EBADMSG;
     ret->compression = (enum image_compression)compression;
     wire_get_str(&r, ret->name, sizeof ret->name);
-    if (!get_layers(&r, &ret->nlayers, ret->layers))
+    if (!get_layers(&r, LIMIT_LAYERS, &ret->nlayers, ret->layers))
         return -EBADMSG;
     ret->config = (const char *)wire_get_bytes(&r, LIMIT_CHANNEL_MESSAGE, &ret->config_len);
     return wire_end(&r) && ret->nlayers > 0 ? 0 : -EBADMSG;

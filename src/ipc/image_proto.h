@@ -72,7 +72,7 @@ struct image_copy {
     char owner[128];            /* user[:group], names or numbers; "" = 0:0 */
     char dest[LIMIT_PATH];      /* absolute; made if there are neither items nor texts */
     uint32_t nsource, nbase;
-    char source[LIMIT_LAYERS][72], base[LIMIT_LAYERS][72];  /* top first */
+    char source[IMAGE_LAYERS_MAX][72], base[IMAGE_LAYERS_MAX][72];  /* top first */
     uint32_t nitems;
     char items[IMAGE_COPY_ITEMS][1024];     /* paths or patterns in the source */
     uint32_t ntexts;

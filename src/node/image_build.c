@@ -128,8 +128,8 @@ void op_image_fold(struct op *op)
 
 static int put_layers(const char *field, char *const *layers, size_t n, char (*out)[72], uint32_t *ret_n, struct err *e)
 {
-    if (n > LIMIT_LAYERS)
-        return err_param(e, ERR_TOO_LARGE, field, "%s has %zu layers, at most %d are accepted", field, n, LIMIT_LAYERS);
+    if (n > IMAGE_LAYERS_MAX)
+        return err_param(e, ERR_TOO_LARGE, field, "%s has %zu layers, at most %d are accepted", field, n, IMAGE_LAYERS_MAX);
     for (size_t i = 0; i < n; i++)
         if (image_link_text(field, layers[i], out[i], 72, e) < 0)
             return -1;

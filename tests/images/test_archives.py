@@ -72,3 +72,13 @@ def test_a_root_file_system_with_such_names(images):
     assert r.status_code == 201, r.text
     with images.box(r.json()["id"]) as box:
         assert box.read("/index.json") == b"{}"
+
+
+def test_a_long_list_of_layers_is_folded(images, tmp_path):
+    image = Image([tar_of({f"f{i}": b"%d" % i, "last": b"%d" % i}) for i in range(90)])
+    image.write_layout(tmp_path)
+    r = load(images, tar_dir(tmp_path))
+    assert r.status_code == 201 and len(r.json()["layers"]) == 1, r.text
+    with images.box(r.json()["id"]) as box:
+        assert box.read("/last") == b"89" and box.read("/f0") == b"0"
+    assert r.json()["files"] == 92      # and the root

@@ -100,6 +100,29 @@ def test_one_layer_twice_and_none_at_all(images, registry):
         assert "b" not in box.names("/")
 
 
+@pytest.mark.parametrize("n", [41, pytest.param(150, marks=pytest.mark.long)])
+def test_a_long_list_of_layers_is_folded(images, registry, image_daemon, n):
+    layers = [tar_of({"all/f%d" % i: b"%d" % i, "changes": b"%d" % i, "gone": b"", **({"all/.wh.f%d" % (i - 1): b""} if i % 10 == 0 else {}),
+                      "top": ("dir", 0o700 + i % 8)}) for i in range(n - 1)] + [tar_of({".wh.gone": b"", "n": b"%d" % n})]
+    image = Image(layers)
+    registry.push(image, f"long-{n}:1", skopeo=False)
+    op = images.wait(images.begin_pull(f"{registry.host}/long-{n}:1"))
+    assert op["state"] == "succeeded", op
+    assert any("copied into one" in line for line in images.log(op))
+    got = images.get(op["image"])
+    assert len(got["layers"]) == 1 and got["digest"] == image.digest
+    with images.box(got["id"]) as box:
+        left = [i for i in range(n - 1) if (i + 1) % 10 != 0 or i == n - 2]
+        assert box.names("/all") == sorted(f"f{i}" for i in left)
+        assert box.read("/changes") == b"%d" % (n - 2) and box.read(f"/all/f{n - 2}") == b"%d" % (n - 2)
+        assert "gone" not in box.names("/") and box.stat("/top")["mode"] == "%04o" % (0o700 + (n - 2) % 8)
+    # Once more: the same image, and what it came as is removed again.
+    assert images.pull(f"{registry.host}/long-{n}:1", refresh=True)["id"] == got["id"]
+    ids = {d.split(":")[1] for d in image.diff_ids}
+    wait_until(lambda: not ids & {p.name for p in (image_daemon.data_dir / "layers").iterdir()})
+    assert (image_daemon.data_dir / "layers" / got["layers"][0]).is_dir()
+
+
 def test_a_mirror(images, registry):
     image = Image([tar_of({"m": b"mirrored"})])
     registry.push(image, "some/path:1")

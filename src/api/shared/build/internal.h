@@ -5,12 +5,13 @@
 #define QS_API_SHARED_BUILD_INTERNAL_H
 
 #include "api/shared/build/build.h"
+#include "core/image_fold.h"
 #include "core/dockerfile/dockerfile.h"
 #include "core/image_pull.h"
 #include "node.pb-c.h"
 
 #define BUILD_STEP_SOURCE "(a step of a build)"    /* source of the image rows that steps live on */
-#define BUILD_LAYERS_MAX 40             /* of an image before its layers are copied into one */
+#define BUILD_LAYERS_MAX IMAGE_LAYERS_FOLD   /* of an image before its layers are copied into one */
 
 struct run;
 
