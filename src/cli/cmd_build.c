@@ -96,54 +96,71 @@ static json_t *pairs(const struct arg_list *list)
     return o;
 }
 
-/* NAME=VALUE, or as other builders have it: id=NAME[,src=FILE|,env=VARIABLE]. */
-static int read_secret(const char *text, json_t *into, struct err *e)
+static int secret_of_variable(const char *id, const char *variable, json_t *into, struct err *e)
 {
-    auto_free char *id = NULL, *file = NULL, *variable = NULL;
-    auto_free char *content = NULL;
+    const char *value = getenv(variable);
 
-    if (strncmp(text, "id=", 3) != 0) {
-        const char *eq = strchr(text, '=');
-        auto_free char *name = mem_strndup(text, eq != NULL ? (size_t)(eq - text) : strlen(text));
-        const char *value = eq != NULL ? eq + 1 : getenv(name);
-        if (value == NULL)
-            return err_set(e, ERR_INVALID, "option --secret: there is no variable '%.60s'", name);
-        (void)json_object_set_new(into, name, json_string(value));
-        return 0;
-    }
-    for (const char *at = text; *at != '\0';) {
-        size_t n = strcspn(at, ","), key = strcspn(at, "=,");
-        char **place = strncmp(at, "id=", 3) == 0 ? &id
-                       : strncmp(at, "src=", 4) == 0 || strncmp(at, "source=", 7) == 0 ? &file
-                       : strncmp(at, "env=", 4) == 0 ? &variable : NULL;
-        bool is_type = strncmp(at, "type=", 5) == 0;
-        if (place == NULL && !is_type)
-            return err_set(e, ERR_INVALID, "option --secret has id=, src= and env=, not '%.*s'", (int)n, at);
-        if (!is_type) {
-            free(*place);
-            *place = mem_strndup(at + key + 1, n - key - 1);
-        }
-        at += n + (at[n] == ',');
-    }
-    if (file == NULL) {
-        const char *value = getenv(variable != NULL ? variable : id);
-        if (value == NULL)
-            return err_set(e, ERR_INVALID, "option --secret: there is no variable '%.60s'", variable != NULL ? variable : id);
-        (void)json_object_set_new(into, id, json_string(value));
-        return 0;
-    }
-    content = mem_alloc(SECRET_MAX + 1);
-    auto_close int fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (value == NULL)
+        return err_set(e, ERR_INVALID, "option --secret: there is no variable '%.60s'", variable);
+    json_t *text = json_string(value);
+    if (text == NULL)
+        return err_set(e, ERR_INVALID, "option --secret: the value of '%.60s' is no text in UTF-8", variable);
+    (void)json_object_set_new(into, id, text);
+    return 0;
+}
+
+static int secret_of_file(const char *id, const char *path, json_t *into, struct err *e)
+{
+    auto_free char *content = mem_alloc(SECRET_MAX + 1);
+    auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+
     if (fd < 0)
-        return err_sys(e, errno, "open %s", file);
+        return err_sys(e, errno, "open %s", path);
     ssize_t n = fd_read_all(fd, content, SECRET_MAX);
     if (n < 0)
-        return err_sys(e, (int)-n, "read %s", file);
+        return err_sys(e, (int)-n, "read %s", path);
     json_t *value = memchr(content, '\0', (size_t)n) == NULL ? json_stringn(content, (size_t)n) : NULL;
     explicit_bzero(content, (size_t)n);
     if (value == NULL)
-        return err_set(e, ERR_INVALID, "%s is no text in UTF-8", file);
+        return err_set(e, ERR_INVALID, "option --secret: %s is no text in UTF-8", path);
     (void)json_object_set_new(into, id, value);
+    return 0;
+}
+
+/* The value of "key=..." in "a=b,key=...": the caller frees; NULL = it is not there. */
+static char *part_of(const char *text, const char *key)
+{
+    size_t n = strlen(key);
+
+    for (const char *at = text; *at != '\0'; at += *at == ',') {
+        size_t len = strcspn(at, ",");
+        if (len > n && strncmp(at, key, n) == 0 && at[n] == '=')
+            return mem_strndup(at + n + 1, len - n - 1);
+        at += len;
+    }
+    return NULL;
+}
+
+/* NAME=VALUE, NAME alone for our variable, or as other builders have it: id=NAME[,src=FILE|,env=VARIABLE]. */
+static int read_secret(const char *text, json_t *into, struct err *e)
+{
+    const char *eq = strchr(text, '=');
+
+    if (eq == NULL)
+        return secret_of_variable(text, text, into, e);
+    auto_free char *id = part_of(text, "id"), *src = part_of(text, "src"), *source = part_of(text, "source"), *env = part_of(text, "env");
+    if (strncmp(text, "id=", 3) == 0 || strncmp(text, "type=", 5) == 0) {
+        if (id == NULL)
+            return err_set(e, ERR_INVALID, "option --secret has no id");
+        if (src != NULL || source != NULL)
+            return secret_of_file(id, src != NULL ? src : source, into, e);
+        return secret_of_variable(id, env != NULL ? env : id, into, e);
+    }
+    auto_free char *name = mem_strndup(text, (size_t)(eq - text));
+    json_t *value = json_string(eq + 1);
+    if (value == NULL)
+        return err_set(e, ERR_INVALID, "option --secret: the value of '%.60s' is no text in UTF-8", name);
+    (void)json_object_set_new(into, name, value);
     return 0;
 }
 
@@ -205,7 +222,8 @@ int cmd_build(int argc, char **argv)
         {0, "target", ARG_TEXT, &a.target, "STAGE", "stage to build (default the last)"},
         {0, "build-arg", ARG_LIST, &a.args, "NAME=VALUE", "value of an ARG; NAME alone takes ours; may be repeated"},
         {0, "label", ARG_LIST, &a.labels, "NAME=VALUE", "label of the image; may be repeated"},
-        {0, "secret", ARG_LIST, &a.secrets, "id=NAME,src=FILE", "for RUN --mount=type=secret; or id=NAME,env=VARIABLE, or NAME=VALUE; may be repeated"},
+        {0, "secret", ARG_LIST, &a.secrets, "id=NAME,src=FILE",
+         "for RUN --mount=type=secret; or id=NAME,env=VARIABLE, or NAME=VALUE; may be repeated"},
         {0, "network", ARG_TEXT, &a.network, "POLICY", "what RUN may reach: open, block, or a policy as JSON"},
         {0, "allow-domain", ARG_LIST, &a.domains, "DOMAIN", "what RUN may reach, this alone; may be repeated"},
         {0, "no-cache", ARG_FLAG, &a.no_cache, NULL, "run every step"},

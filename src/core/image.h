@@ -22,6 +22,7 @@ struct image_config {
     bool is_context;                        /* files for a build: a layer without an image, named in the row's `layers` */
 };
 
+#define IMAGE_CACHE_KEY "cache:"            /* build steps of that key name the layers of caches of RUN --mount */
 #define IMAGE_CONTEXT_KEY "context:"        /* build steps of that key keep contexts until they are used */
 
 struct image_import;

@@ -210,6 +210,23 @@ int store_step_put(struct store *s, const char *key, const char *layer, int64_t 
     return db_run(s, st, e);
 }
 
+int store_step_list(struct store *s, const char *prefix, store_step_fn fn, void *ctx, struct err *e)
+{
+    static const char sql[] = "SELECT substr(key, length(?1) + 1), ifnull(layers.bytes, 0), used_us FROM build_steps"
+                              " LEFT JOIN layers ON layers.layer = build_steps.layer WHERE substr(key, 1, length(?1)) = ?1 ORDER BY key";
+    sqlite3_stmt *st = db_stmt(s, sql, e);
+    int r;
+
+    if (st == NULL)
+        return -1;
+    db_bind_text(st, 1, prefix);
+    while ((r = db_step(s, st, e)) == 1) {
+        auto_free char *rest = db_text_dup(st, 0);
+        fn(ctx, rest, db_int(st, 1), db_int(st, 2));
+    }
+    return r;
+}
+
 int store_step_remove(struct store *s, const char *key, struct err *e)
 {
     sqlite3_stmt *st = db_stmt(s, "DELETE FROM build_steps WHERE key = ?1", e);

@@ -279,6 +279,9 @@ int store_definition_expire(struct store *s, int64_t before_us, struct err *e);
 int store_step_get(struct store *s, const char *key, int64_t now_us, bool *ret_found, char ret_layer[72], struct err *e);
 int store_step_put(struct store *s, const char *key, const char *layer, int64_t now_us, struct err *e);
 int store_step_remove(struct store *s, const char *key, struct err *e);     /* 0 also if there is none */
+/* Those whose key begins with `prefix`, by key: what is behind it, the bytes of the layer, and when it was used last. */
+typedef void (*store_step_fn)(void *ctx, const char *rest, int64_t bytes, int64_t used_us);
+int store_step_list(struct store *s, const char *prefix, store_step_fn fn, void *ctx, struct err *e);
 /* Forgets steps not used since; layers that nothing names any more become garbage. */
 int store_step_expire(struct store *s, int64_t before_us, int64_t *ret_forgotten, struct err *e);
 

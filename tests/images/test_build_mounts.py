@@ -194,3 +194,20 @@ def test_a_bind_of_nothing(images):
     build_fails(images, "FROM base\nRUN --mount=source=nothing,target=/x true\n", "not_found", "line 2", "'nothing'", files=FILES)
     build_fails(images, "FROM base\nRUN --mount=source=a.txt,target=/usr true\n", "invalid_argument", "line 2", "directory", files=FILES)
     assert images.staged() == []
+
+
+def test_caches_are_listed_and_removed(images):
+    name = "list/" + uuid.uuid4().hex
+    text = f"FROM base\nRUN --mount=type=cache,id={name},target=/c ls /c; head -c 5000 /dev/zero >/c/five\n"
+    build(images, text, no_cache=True)
+    mine = [c for c in images.api.get("/v1/builds/caches").json()["items"] if c["id"] == name]
+    assert len(mine) == 1 and mine[0]["size_bytes"] >= 5000 and mine[0]["last_used_at"] > 1e9
+    r = images.api.post("/v1/images:gc", json={"unused_s": 3600, "dry_run": True}).json()
+    assert name not in [c["id"] for c in r["caches"]]
+    r = images.api.post("/v1/images:gc", json={"unused_s": 0, "dry_run": True}).json()
+    assert name in [c["id"] for c in r["caches"]]
+    at = "/v1/builds/caches/" + name.replace("/", "%2F")
+    assert images.api.delete(at).status_code == 204
+    assert images.api.delete(at).status_code == 404
+    _, op = build(images, text, no_cache=True)
+    assert "five" not in images.log(op)

@@ -10,6 +10,7 @@
 #include "api/shared/build/build.h"
 #include "base/mem.h"
 #include "core/dockerfile/dockerfile.h"
+#include "base/clock.h"
 #include "core/image.h"
 #include "core/image_pull.h"
 #include "json/json.h"
@@ -330,6 +331,61 @@ static void add_garbage(void *ctx, const char *image, int64_t bytes, const char 
                                                js_string_or_null(source)));
 }
 
+struct cache_list {
+    json_t *items;
+    int64_t before_us;                  /* only those not used since; 0 = all */
+};
+
+static void add_cache(void *ctx, const char *id, int64_t bytes, int64_t used_us)
+{
+    struct cache_list *l = ctx;
+
+    if (l->before_us == 0 || used_us < l->before_us)
+        (void)json_array_append_new(l->items, json_pack("{s:o, s:I, s:f}", "id", js_string_lossy(id), "size_bytes", (json_int_t)bytes,
+                                                        "last_used_at", (double)used_us / 1e6));
+}
+
+static void list_caches(struct call *c)
+{
+    struct cache_list l = {.items = json_array()};
+    struct err e;
+
+    if (store_step_list(core_store(c->core), IMAGE_CACHE_KEY, add_cache, &l, &e) < 0) {
+        json_decref(l.items);
+        call_fail(c, &e);
+        return;
+    }
+    call_reply(c, 200, json_pack("{s:o}", "items", l.items));
+}
+
+static void remove_cache(struct call *c)
+{
+    auto_free char *key = mem_printf(IMAGE_CACHE_KEY "%s", call_param(c, "id"));
+    struct store *s = core_store(c->core);
+    char layer[72] = "";
+    bool found = false;
+    struct err e;
+
+    if (store_step_get(s, key, clock_wall_us(), &found, layer, &e) < 0) {
+        call_fail(c, &e);
+        return;
+    }
+    if (!found) {
+        (void)err_param(&e, ERR_NOT_FOUND, "id", "there is no cache '%.100s'", call_param(c, "id"));
+        call_fail(c, &e);
+        return;
+    }
+    image_hold(c->core);
+    int r = store_step_remove(s, key, &e);
+    if (r == 0)
+        r = store_layer_release(s, layer, &e);
+    image_release(c->core);             /* sweeps */
+    if (r < 0)
+        call_fail(c, &e);
+    else
+        call_reply_empty(c, 204);
+}
+
 static void collect(struct call *c)
 {
     const struct image_gc_spec spec = {
@@ -337,15 +393,16 @@ static void collect(struct call *c)
         .named_too = call_bool(c, "named", false),
         .dry_run = call_bool(c, "dry_run", false),
     };
-    auto_json *items = json_array();
+    auto_json *items = json_array(), *caches = json_array();
+    struct cache_list l = {.items = caches, .before_us = clock_wall_us() - spec.unused_ms * 1000};
     struct image_gc_result result;
     struct err e;
 
-    if (image_gc(c->core, &spec, add_garbage, items, &result, &e) < 0) {
+    if (store_step_list(core_store(c->core), IMAGE_CACHE_KEY, add_cache, &l, &e) < 0 || image_gc(c->core, &spec, add_garbage, items, &result, &e) < 0) {
         call_fail(c, &e);
         return;
     }
-    call_reply(c, 200, json_pack("{s:b, s:O, s:I, s:I}", "dry_run", spec.dry_run, "images", items, "freed_bytes",
+    call_reply(c, 200, json_pack("{s:b, s:O, s:O, s:I, s:I}", "dry_run", spec.dry_run, "images", items, "caches", caches, "freed_bytes",
                                  (json_int_t)result.freed_bytes, "build_steps", (json_int_t)result.steps));
 }
 
@@ -439,6 +496,9 @@ const struct op rest_image_ops[] = {
      201, upload_context},
     {"build.create", "POST", "/v1/builds", "image:write", 0, "Build an image out of a Dockerfile", NULL, 0, build_body,
      array_len(build_body), 202, build},
+    {"build.caches", "GET", "/v1/builds/caches", "image:read", 0, "List the caches of RUN --mount=type=cache", NULL, 0, NULL, 0, 200, list_caches},
+    {"build.cache_delete", "DELETE", "/v1/builds/caches/{id}", "image:write", 0, "Remove what a cache holds", NULL, 0, NULL, 0, 204,
+     remove_cache},
     {"image.gc", "POST", "/v1/images:gc", "image:write", 0, "Remove images and build steps that nobody uses", NULL, 0, gc_body,
      array_len(gc_body), 200, collect},
 };

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/image.h"
 
 /* --- locks ------------------------------------------------------------------------------------------------------------------- */
 
@@ -128,7 +129,7 @@ static void give_up(struct run *r, const struct err *e)
 /* The layer that the cache is now, "" = none. */
 static int get(struct run *r, char ret[72], struct err *e)
 {
-    auto_free char *key = mem_printf(CACHE_KEY "%s", r->mounts[r->at].id);
+    auto_free char *key = mem_printf(IMAGE_CACHE_KEY "%s", r->mounts[r->at].id);
     bool found = false;
 
     ret[0] = '\0';
@@ -138,7 +139,7 @@ static int get(struct run *r, char ret[72], struct err *e)
 static int put(struct run *r, const char *layer, struct err *e)
 {
     struct store *s = core_store(r->build->core);
-    auto_free char *key = mem_printf(CACHE_KEY "%s", r->mounts[r->at].id);
+    auto_free char *key = mem_printf(IMAGE_CACHE_KEY "%s", r->mounts[r->at].id);
     struct err ignored;
 
     if (layer[0] == '\0' ? store_step_remove(s, key, e) < 0 : store_step_put(s, key, layer, clock_wall_us(), e) < 0)

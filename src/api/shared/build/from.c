@@ -111,4 +111,3 @@ int build_from(struct build *b, const struct df_instruction *in, struct err *e)
         return take_base(b, row.id, e);
     return pull_base(b, name, e);
 }
-

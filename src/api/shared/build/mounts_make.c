@@ -71,7 +71,7 @@ static int find_content(struct run *r, struct mount *m, json_t **ret, bool *ret_
     *ret = NULL;
     *ret_context = false;
     if (m->type == MOUNT_CACHE) {
-        auto_free char *key = mem_printf(CACHE_KEY "%s", m->id);
+        auto_free char *key = mem_printf(IMAGE_CACHE_KEY "%s", m->id);
         if (store_step_get(core_store(r->build->core), key, clock_wall_us(), &found, m->began, e) < 0)
             return -1;
         if (m->is_dropped)

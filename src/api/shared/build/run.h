@@ -14,7 +14,6 @@
 #include "core/sandbox.h"
 
 #define RUN_MOUNTS_MAX 16
-#define CACHE_KEY "cache:"              /* and the id: the row of build_steps that names the layer of a cache */
 
 enum mount_type { MOUNT_BIND, MOUNT_CACHE, MOUNT_TMPFS, MOUNT_SECRET };
 enum mount_sharing { SHARING_SHARED, SHARING_PRIVATE, SHARING_LOCKED };

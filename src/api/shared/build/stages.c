@@ -216,4 +216,3 @@ int build_choose_target(struct build *b, const char *target, struct err *e)
     mark(b, b->target);
     return 0;
 }
-
