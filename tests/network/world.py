@@ -30,6 +30,8 @@ EVIL = "198.97.190.53"          # nobody allows it
 EVIL6 = "2606:2800:220:2::bad"
 ALLOWED6 = "2606:2800:220:1::34"
 PRIVATE = ["10.9.8.7", "192.168.77.7", "172.16.5.5", "100.64.0.9", "169.254.169.254", "169.254.7.7"]
+# Nobody has them; but what goes there is seen.
+FOREIGN = ["8.8.8.8", "2001:4860:4860::8888", "203.0.114.9", "fd00:ec2::254"]
 HOSTS = [DNS, ALLOWED, OTHER, EVIL, ALLOWED6, EVIL6, *PRIVATE]
 
 # What the authority answers. A list of lists is gone through, one answer a query.
@@ -110,7 +112,7 @@ class World:
         sh(f"ip addr add {HOST}/32 dev out0 && ip -6 addr add {HOST6}/128 dev out0 nodad && ip link set out0 up"
            " && ip route add default dev out0 && ip -6 route add default dev out0")
         # The addresses of both ends are known to each other without asking.
-        for host in HOSTS:
+        for host in HOSTS + FOREIGN:
             sh(f"ip neigh replace {host} lladdr {self.mac} dev out0 nud permanent")
 
     # --- set-up in the namespace outside
