@@ -76,6 +76,8 @@
 #define LIMIT_PORT_ALLOW       256                 /* prefixes of inbound_allow */
 #define LIMIT_TUNNEL_PORTS     4096                /* ports of the machine in tunnel_listen */
 #define LIMIT_PASSES           1000                /* connect tokens a sandbox */
+#define LIMIT_PROBE_CHECK      (32 * 1024)         /* bytes of what a readiness probe asks of its helper */
+#define LIMIT_PROBE_PATTERN    1024                /* bytes of a regular expression of one */
 #define LIMIT_PASS_METADATA    4096                /* bytes that one tells the server inside */
 #define LIMIT_TUNNEL_FLOWS     1024                /* open connections a tunnel */
 

@@ -75,7 +75,7 @@ struct sandbox_spec {
     uint32_t log_mb;                /* kept output of the entry point; 0 = LIMIT_LOG_BYTES */
     const json_t *network;          /* "block" (NULL too), "open", a policy (policy_json.h) or a policy's name (policies.h) */
     const json_t *network_policy;   /* where it comes from, which sandbox_create finds out */
-    const json_t *probe;            /* {"tcp_port": n} or {"argv": [...]}, with "interval_ms"; NULL = none */
+    const json_t *probe;            /* of node.proto's Probe: tcp_port, argv or check, interval_ms and so on; NULL = none */
     const json_t *ports;            /* [{"port", "h2", "raw"}]; NULL = none */
     const json_t *inbound_allow;    /* prefixes whose addresses alone may connect to them; NULL = all */
     const json_t *dialect;          /* what the dialect wants to find again in the row's spec; NULL = nothing */

@@ -268,8 +268,14 @@ static void fill_probe(struct request_parts *p, const json_t *probe, Quicksand__
 {
     const json_t *argv = json_object_get(probe, "argv");
 
-    out->has_tcp_port = argv == NULL;
+    out->has_tcp_port = json_object_get(probe, "tcp_port") != NULL;
     out->tcp_port = number(probe, "tcp_port");
+    out->check = (char *)(uintptr_t)json_string_value(json_object_get(probe, "check"));
+    out->has_log = out->has_try_ms = out->has_threshold = out->has_terminate = true;
+    out->log = json_is_true(json_object_get(probe, "log"));
+    out->try_ms = number(probe, "try_ms");
+    out->threshold = number(probe, "threshold");
+    out->terminate = json_is_true(json_object_get(probe, "terminate"));
     out->has_interval_ms = true;
     out->interval_ms = number(probe, "interval_ms");
     p->probe_argv = make_argv(argv);

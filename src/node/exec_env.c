@@ -243,9 +243,12 @@ int exec_env_build(const struct exec_env_input *in, struct buf *ret_spec, struct
 
 static int check_probe(const Quicksand__Node__Probe *p, struct err *e)
 {
-    if (p->n_argv == 0 && (p->tcp_port < 1 || p->tcp_port > UINT16_MAX))
-        return err_param(e, ERR_INVALID, "defaults.probe", "a probe has a command or a port from 1 to %d",
+    if (p->n_argv == 0 && p->check == NULL && (p->tcp_port < 1 || p->tcp_port > UINT16_MAX))
+        return err_param(e, ERR_INVALID, "defaults.probe", "a probe has a command, a check or a port from 1 to %d",
                          UINT16_MAX);
+    if (p->check != NULL && strlen(p->check) > LIMIT_PROBE_CHECK)
+        return err_param(e, ERR_TOO_LARGE, "defaults.probe", "the check of a probe has %zu bytes, at most %d are accepted",
+                         strlen(p->check), LIMIT_PROBE_CHECK);
     if (p->n_argv > LIMIT_ARGC)
         return err_param(e, ERR_TOO_LARGE, "defaults.probe", "more than %d arguments", LIMIT_ARGC);
     return 0;

@@ -66,6 +66,7 @@ int node_open(struct node *n, struct err *e)
     char path[256];
 
     map_init(&n->creating);
+    map_init(&n->probes);
     n->run_fd = open_dir(&n->conf, "run", e);
     if (n->run_fd < 0)
         return -1;
@@ -94,6 +95,7 @@ static void node_close(struct node *n)
     keeper_link_free(n->keeper);
     defaults_store_free(n->defaults);
     map_done(&n->creating);
+    map_done(&n->probes);
     fd_close(&n->run_fd);
     fd_close(&n->state_fd);
 }

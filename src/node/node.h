@@ -43,6 +43,7 @@ struct node {
     struct tunnels *tunnels;    /* ways in from outside (tunnel/tunnel.h) */
     struct pass *passes;        /* connect tokens (tunnel/pass.h) */
     struct visit *visits;       /* connections of the proxy that takes them (tunnel/proxy.h) */
+    struct map probes;          /* sandbox -> its probe under way (ready.c) */
     struct map creating; /* sandbox ids of Create calls under way; values are the node itself */
     int run_fd;                 /* data_dir/run */
     int state_fd;               /* data_dir/node */

@@ -49,6 +49,8 @@ void op_port_list(struct op *op);
 void op_pass_make(struct op *op);
 void op_pass_revoke(struct op *op);
 void op_pass_list(struct op *op);
+/* ready.c */
+void op_wait_ready(struct op *op);
 /* image_build.c */
 void op_image_fold(struct op *op);
 void op_image_copy(struct op *op);

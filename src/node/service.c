@@ -32,6 +32,7 @@
     ONE(ExecResize, exec_resize_request, op_exec_resize)                                \
     ONE(ExecKill, exec_kill_request, op_exec_kill)                                      \
     ONE(ExecForget, exec_ref, op_exec_forget)                                           \
+    ONE(WaitReady, ready_request, op_wait_ready)                                        \
     ONE(PortOpen, port_request, op_port_open)                                           \
     ONE(PortClose, port_request, op_port_close)                                         \
     ONE(PortList, port_request, op_port_list)                                           \

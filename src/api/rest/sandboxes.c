@@ -13,6 +13,7 @@
 #include "api/rest/limit_fields.h"
 #include "api/rest/list.h"
 #include "api/rest/ports.h"
+#include "api/rest/ready.h"
 #include "api/rest/sandbox_json.h"
 #include "base/image_ref.h"
 #include "base/mem.h"
@@ -133,6 +134,12 @@ static void create(struct call *c)
         return;
     }
     spec.ports = ports;
+    auto_json *probe = NULL;
+    if (ready_of_body(json_object_get(c->body, "ready"), command != NULL, &probe, &e) < 0) {
+        call_fail(c, &e);
+        return;
+    }
+    spec.probe = probe;
     read_tty(c, &spec);
     if (command == NULL && (spec.stdin_open || spec.tty)) {
         err_param(&e, ERR_INVALID, spec.tty ? "tty" : "stdin", "%s needs a command",
@@ -514,6 +521,7 @@ static const struct field create_body[] = {
     {"ports", FIELD_JSON, 0, 0, 0, NULL, "ports to open to the outside: numbers, or {port, kind: tls|h2|raw, host}"},
     {"inbound_allow", FIELD_STRINGS, FIELD_NULLABLE, 0, LIMIT_PORT_ALLOW, NULL,
      "prefixes whose addresses alone may connect to them; null = all"},
+    {"ready", FIELD_JSON, FIELD_NULLABLE, 0, 0, NULL, "readiness probe: one of {tcp, http, exec, log, file}, and how it is tried"},
 };
 static const struct field wait_query[] = {
     {"wait", FIELD_ENUM, 0, 0, 0, "exit", "answer when it has ended"},

@@ -180,7 +180,6 @@ int router_open(struct node *n, struct err *e)
     r->keys = router_keys_new(n->state_fd);
     r->secrets = router_secrets_new();
     map_init(&r->streams);
-    map_init(&r->probes);
     n->router = r;
     if (n->conf.router_listen[0] == '\0')
         return 0;
@@ -201,6 +200,5 @@ void router_close(struct node *n)
     router_keys_free(r->keys);
     router_secrets_free(r->secrets);
     map_done(&r->streams);
-    map_done(&r->probes);
     free(r);
 }

@@ -19,7 +19,6 @@ struct router {
     struct router_keys *keys;
     struct router_secrets *secrets;
     struct map streams;         /* "sandbox/exec" -> the newest open stdin stream (stdin.c) */
-    struct map probes;          /* sandbox -> its probe under way (ready.c) */
 };
 
 /* n->state_fd is open. Listens on conf.router_listen unless that is empty. */
