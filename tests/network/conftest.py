@@ -30,6 +30,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "long: takes minutes; runs with --long")
     if os.geteuid() != 0:
         pytest.exit("needs root", 1)
+    world_module.HOME = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     world_module.new_namespace()
     world_module.sh("ip link set lo up")
 

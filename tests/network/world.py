@@ -65,6 +65,14 @@ def sh(command):
     subprocess.run(command, shell=True, check=True, stdin=subprocess.DEVNULL)
 
 
+HOME = None                     # the namespace in which the tests were started
+
+
+def at_home(command, **options):
+    """Runs a command where the tests were started: what is to be fetched comes from there."""
+    return subprocess.run(command, preexec_fn=lambda: LIBC.setns(HOME, CLONE_NEWNET), check=True, stdin=subprocess.DEVNULL, **options)
+
+
 def new_namespace():
     """For the calling thread, and those it starts."""
     if LIBC.unshare(CLONE_NEWNET) != 0:

@@ -137,6 +137,38 @@ def test_dicts(modal):
     assert "cli-dict" not in json.dumps(modal.json("dict", "list"))
 
 
+def test_images(modal, tmp_path):
+    name, word = f"cli-image-{time.time_ns()}", f"word{time.time_ns()}"
+    (tmp_path / "context").mkdir()
+    (tmp_path / "context/file").write_text("file\n")
+    (tmp_path / "context/Dockerfile").write_text(f"FROM base\nCOPY file /file\nRUN cat /file; echo {word}\n")
+    text = modal("image", "build", "-t", f"{name}:v1", str(tmp_path / "context"))
+    image = re.search(r"im-[0-9A-Za-z]{22}", text)[0]
+    assert f"{name}:v1" in text
+    assert word in modal("image", "logs", image)
+    assert word in modal("image", "logs", image, "--all")
+    again = modal("image", "build", "-t", name, str(tmp_path / "context"))
+    assert image in again
+    listed = modal.json("image", "names", "list", "--prefix", name)
+    assert [(i["tag"], i["image_id"]) for i in listed] == [(f"{name}:latest", image), (f"{name}:v1", image)]
+    history = modal.json("image", "names", "history", f"{name}:v1")
+    assert [h["image_id"] for h in history] == [image] and history[0]["published_by"] != "-"
+    modal("image", "names", "delete", f"{name}:v1", "--yes")
+    assert [i["tag"] for i in modal.json("image", "names", "list", "--prefix", name)] == [f"{name}:latest"]
+    assert "not found" in modal("image", "names", "delete", f"{name}:v1", "--yes", fails=True).lower()
+    assert "No publishing history" in modal("image", "names", "history", f"{name}:v1", fails=True)
+
+
+def test_an_image_that_cannot_be_built(modal, tmp_path):
+    (tmp_path / "context").mkdir()
+    (tmp_path / "context/Dockerfile").write_text("FROM base\nRUN echo the reason; exit 9\n")
+    text = modal("image", "build", "-t", "cli-bad", str(tmp_path / "context"), fails=True)
+    assert "the reason" in text and "exit code 9" in text
+    failed = re.search(r"im-[0-9A-Za-z]{22}", text)[0]
+    assert "the reason" in modal("image", "logs", failed)
+    assert "Could not find image" in modal("image", "logs", "im-0000000000000000000000", fails=True)
+
+
 def test_what_is_not_there_answers_clearly(modal):
     for arguments in (["volume", "create", "v"], ["volume", "list"]):
         start = time.monotonic()

@@ -327,7 +327,8 @@ static int find(struct mcall *c, const M(ImageGetOrCreateRequest) *rq, struct im
         m_warn(c, "%s is not here: the image named base, which has Debian and Python, stands for it", def->ref);
         return 0;
     }
-    return def->has_tuning || ((rq->force_build || rq->ignore_cache) && row->digest[0] != '\0') ? 1 : 0;
+    /* One that was pulled is known by its definition, as it was before it had its name here. */
+    return def->has_tuning || row->digest[0] != '\0' ? 1 : 0;
 }
 
 void rpc_image_get_or_create(struct mcall *c)
