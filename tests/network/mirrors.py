@@ -36,7 +36,10 @@ class Mirror:
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(data or b"")))
                 self.end_headers()
-                self.wfile.write(data or b"")
+                if self.command == "GET":
+                    self.wfile.write(data or b"")
+
+            do_HEAD = do_GET
 
             def log_message(self, *args):
                 pass

@@ -56,6 +56,7 @@ static void build_free(struct build *b)
     json_decref(b->labels);
     json_decref(b->network);
     free(b->name);
+    free(b->source);
     free(b->user);
     if (b->password != NULL)
         explicit_bzero(b->password, strlen(b->password));
@@ -309,7 +310,10 @@ static void next(struct build *b)
                 build_failed(b, &e);
             return;
         }
-        b->current = take_next(b, &e);
+        bool is_again = b->is_again;
+        b->is_again = false;
+        if (!is_again)
+            b->current = take_next(b, &e);
         if (b->current == NULL && e.code != ERR_OK) {
             build_failed(b, &e);
             return;
@@ -323,8 +327,11 @@ static void next(struct build *b)
             (void)build_make_dir(b, "/", NULL, &e);
             return;
         }
-        announce(b);
-        r = begin_step(b, b->current, &e);
+        if (!is_again)
+            announce(b);
+        r = build_fetch_sources(b, b->current, &e);
+        if (r == 0)
+            r = begin_step(b, b->current, &e);
         if (r < 0) {
             build_failed(b, &e);
             return;

@@ -1,5 +1,5 @@
 /*
- * from.c - FROM: another stage, nothing, an image that is here, or one that is pulled
+ * from.c - FROM: another stage, nothing, an image that is here, or one that is pulled; images that COPY and mounts take files from
  */
 #include <string.h>
 
@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "core/image.h"
 
+#define SOURCE_MISSING "from names neither a stage before it nor an image that is here: "
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 static void start_stage(struct stage *s, json_t *layers, json_t *config, json_t *env)
@@ -110,4 +111,59 @@ int build_from(struct build *b, const struct df_instruction *in, struct err *e)
     if (!b->refresh && image_get(b->core, name, &row, &ignored) == 0)
         return take_base(b, row.id, e);
     return pull_base(b, name, e);
+}
+
+/* --- images that files are taken from -------------------------------------------------------------------------------------------- */
+
+/* From here on the name stands for it; the instruction is begun again. */
+static void on_source_pulled(void *ctx, const char *image, const struct err *e)
+{
+    struct build *b = ctx;
+
+    b->pull = NULL;
+    if (e != NULL) {
+        struct err why;
+        (void)df_fail(b->current, &why, SOURCE_MISSING "'%.80s' cannot be pulled: %.160s", b->source, e->message);
+        build_failed(b, &why);
+        return;
+    }
+    (void)json_object_set_new(b->bases, b->source, json_string(image));
+    b->is_again = true;
+    build_step_done(b);
+}
+
+/* 1 = it is being pulled, 0 = it is here or cannot be one. */
+static int fetch(struct build *b, const char *from, struct err *e)
+{
+    auto_free char *name = build_expand(b, from, e);
+    auto_image_row row = {0};
+    struct err ignored;
+
+    if (name == NULL)
+        return -1;
+    if (*name == '\0' || build_find_stage(b, name, true) != NULL || json_object_get(b->bases, name) != NULL ||
+        image_get(b->core, name, &row, &ignored) == 0 || id_is(name, "im-"))
+        return 0;
+    /* The password is for the registry of FROM, and no other one is to see it. */
+    const struct image_pull_spec spec = {.ref = name};
+    operation_log(b->operation, "pulling %s", name);
+    b->pull = image_pull_begin(b->core, &spec, on_pull_line, on_source_pulled, b, e);
+    free(b->source);
+    b->source = take_ptr(&name);
+    return b->pull != NULL ? 1 : -1;
+}
+
+int build_fetch_sources(struct build *b, const struct df_instruction *in, struct err *e)
+{
+    const char *copied = in->kind == DF_COPY ? df_flag(in, "from") : NULL;
+    int r = copied != NULL ? fetch(b, copied, e) : 0;
+
+    for (size_t i = 0; r == 0 && in->kind == DF_RUN && i < in->nflags; i++) {
+        auto_free char *from = strcmp(in->flags[i].name, "mount") == 0 ? build_mount_from(in->flags[i].value) : NULL;
+        r = from != NULL ? fetch(b, from, e) : 0;
+    }
+    if (r >= 0)
+        return r;
+    const struct err why = *e;
+    return df_fail(in, e, SOURCE_MISSING "%.200s", why.message);
 }

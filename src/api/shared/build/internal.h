@@ -53,6 +53,8 @@ struct build {
     uint32_t cpu_milli;
 
     struct image_pull *pull;            /* under way */
+    char *source;                       /* image that files are taken from, while it is pulled; owned */
+    bool is_again;                      /* the current instruction is begun again: its source is here now */
     struct node_call *call;             /* under way */
     struct run *run;                    /* under way */
     const struct df_instruction *current;
@@ -70,6 +72,8 @@ struct stage *build_stage(struct build *b);
 
 /* stages.c: what the file has, and what of it is to be done for the target. */
 int build_find_stages(struct build *b, struct err *e);
+/* What the value of RUN's --mount=...,from= names, NULL = nothing; the caller frees it. */
+char *build_mount_from(const char *value);
 int build_choose_target(struct build *b, const char *target, struct err *e);
 /* FROM's words: one, or three with AS; the caller's. */
 json_t *build_from_words(struct build *b, const struct df_instruction *in, struct err *e);
@@ -85,6 +89,8 @@ char *build_path(const struct stage *s, const char *path);
 
 /* from.c */
 int build_from(struct build *b, const struct df_instruction *in, struct err *e);
+/* Images that the instruction takes files from: 1 = one is being pulled, and the instruction will be begun again. */
+int build_fetch_sources(struct build *b, const struct df_instruction *in, struct err *e);
 /* config.c: instructions that change no file. */
 int build_config(struct build *b, const struct df_instruction *in, struct err *e);
 /* copy.c: COPY, ADD, and the directory of WORKDIR. */

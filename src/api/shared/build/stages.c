@@ -170,17 +170,19 @@ static void mark_named(struct build *b, size_t at, const char *name)
         mark(b, (size_t)(other - b->stages));
 }
 
-/* RUN --mount=...,from=stage */
+char *build_mount_from(const char *value)
+{
+    while (value != NULL && strncmp(value, "from=", 5) != 0)
+        value = (value = strchr(value, ',')) != NULL ? value + 1 : NULL;
+    return value != NULL ? mem_strndup(value + 5, strcspn(value + 5, ",\"")) : NULL;
+}
+
 static void mark_mounts(struct build *b, size_t at, const struct df_instruction *in)
 {
     for (size_t i = 0; i < in->nflags; i++) {
-        const char *from = strcmp(in->flags[i].name, "mount") == 0 ? in->flags[i].value : NULL;
-        while (from != NULL && strncmp(from, "from=", 5) != 0)
-            from = (from = strchr(from, ',')) != NULL ? from + 1 : NULL;
-        if (from == NULL)
-            continue;
-        auto_free char *name = mem_strndup(from + 5, strcspn(from + 5, ",\""));
-        mark_named(b, at, name);
+        auto_free char *name = strcmp(in->flags[i].name, "mount") == 0 ? build_mount_from(in->flags[i].value) : NULL;
+        if (name != NULL)
+            mark_named(b, at, name);
     }
 }
 
