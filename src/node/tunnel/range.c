@@ -109,11 +109,13 @@ struct range_port *range_take(struct range *r, uint16_t number, struct loop *l, 
 {
     (void)err_set(e, ERR_CAPACITY, "all %zu ports for tunnels are in use", r->n);
     for (size_t i = 0; i < r->n; i++) {
-        struct range_port *p = &r->ports[i];
+        struct range_port *p = &r->ports[(r->next + i) % r->n];
         if (p->is_taken || (number != 0 && p->number != number))
             continue;
         if (start(p, l, cb, arg, e)) {
             p->is_taken = true;
+            if (number == 0)
+                r->next = (size_t)(p - r->ports) + 1;
             return p;
         }
     }

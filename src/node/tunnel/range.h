@@ -23,14 +23,17 @@ struct range_port {
 };
 
 struct range {
-    size_t n;
+    size_t n, next;
     struct range_port *ports;
 };
 
 /* "127.0.0.1:7100-7163", numeric. Ports that others have are left out; "" is the empty range. */
 int range_open(struct range *r, const char *text, struct err *e);
 void range_close(struct range *r);
-/* A free port, or the one of that number (0 = any) if it is free, that listens now. NULL with ERR_CAPACITY. */
+/*
+ * A free port, or the one of that number (0 = any) if it is free, that listens now. NULL with ERR_CAPACITY. They are given out
+ * in turn: who still knows a number should not soon reach another sandbox by it.
+ */
 struct range_port *range_take(struct range *r, uint16_t number, struct loop *l, net_accept_cb cb, void *arg, struct err *e);
 void range_give(struct range_port *p);  /* accepts NULL */
 
