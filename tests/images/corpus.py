@@ -5,6 +5,9 @@ Dockerfiles for test_corpus.py: what each is made of, and what must come of it.
 the results are compared, file by file and in the configuration, unless buildah does not know the instruction: then `tree` lists what differs
 from the base ({path: "kind mode uid:gid content"}, None = it is gone) and `config` the keys that are asked for. `differs` are
 paths or configuration keys that are meant to be different from buildah's, with the reason and what they are here.
+
+Reports of users: UR-090 (run-heredoc*, copy-heredoc), UR-091 (chown*, chmod*, copy-link-flag, add-*; flags that are not there: test_build_faults.py),
+UR-092 (arg-*, env-*, platform-args), UR-094 (ignore-*), UR-095 (workdir*, config-user-dir, run-user*; test_build.py).
 """
 
 import bz2

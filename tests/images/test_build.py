@@ -298,3 +298,21 @@ def test_many_steps(images):
     image, _ = build(images, "FROM base\n" + "".join(f"RUN echo {i} >/f{i % 7}; echo {i} >>/all\n" for i in range(45)))
     assert sh(images, image, "cat /f0 /f1; wc -l </all") == "42\n43\n45\n"
     assert len(image["layers"]) <= 40
+
+
+def test_sandboxes_under_any_user_and_directory(images):
+    """UR-095: commands and files work whatever user and working directory the image names; arguments of the build are not inside."""
+    image, _ = build(images, """
+        FROM base
+        ARG BUILD_ONLY=x
+        ENV KEPT=y
+        RUN mkdir -p /home/me && chown 1001:1001 /home/me
+        USER 1001
+        ENV DIR=/home/me/deep
+        WORKDIR $DIR/er
+        RUN touch mine && id -u >who
+        """)
+    out = sh(images, image, "pwd; id -u; cat who; stat -c %u mine .; echo ${BUILD_ONLY:-unset} $KEPT; touch new && echo may")
+    assert out == "/home/me/deep/er\n1001\n1001\n1001\n1001\nunset y\nmay\n"
+    with images.box(image["id"]) as box:
+        assert box.read("/home/me/deep/er/who") == b"1001\n" and box.names("/home/me/deep/er") == ["mine", "who"]
