@@ -1,7 +1,7 @@
 /*
  * cmd_build.c - build an image out of a Dockerfile and a directory
  *
- * The directory goes to the server as a tar, whole: .dockerignore counts there.
+ * The directory goes to the server as a tar, less what .dockerignore names.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "cli/build_context.h"
 #include "cli/cmd.h"
 #include "cli/operation.h"
 #include "cli/table.h"
@@ -54,13 +55,18 @@ static int read_dockerfile(const char *path, json_t *body, struct err *e)
     return 0;
 }
 
-static int upload(struct client *cl, const char *dir, json_t *body, struct err *e)
+static int upload(struct client *cl, const char *dir, const char *dockerfile, json_t *body, struct err *e)
 {
-    char *argv[] = {"tar", "-c", "-f", "-", "--owner=0", "--group=0", "--numeric-owner", "-C", (char *)(uintptr_t)dir, ".", NULL};
+    auto_close int list = build_context_list(dir, dockerfile, e);
+    auto_free char *names = mem_printf("--files-from=/proc/self/fd/%d", list);
+    char *argv[] = {"tar", "-c", "-f", "-", "--owner=0", "--group=0", "--numeric-owner", "--null", "--no-recursion", "-C",
+                    (char *)(uintptr_t)dir, names, NULL};
     json_t *answer = NULL;
     struct err tar = {0};
     int ends[2];
 
+    if (list < 0)
+        return -1;
     if (pipe2(ends, O_CLOEXEC) < 0)
         return err_sys(e, errno, "make a pipe");
     auto_close int in = ends[0];
@@ -78,6 +84,7 @@ static int upload(struct client *cl, const char *dir, json_t *body, struct err *
     }
     if (r == 0)
         (void)json_object_set(body, "context", json_object_get(answer, "context"));
+    (void)json_object_set_new(body, "whole_context", json_true());
     json_decref(answer);
     return r;
 }
@@ -204,7 +211,7 @@ static int build(const struct build_args *a, const char *dir, struct err *e)
     auto_free char *file = a->file != NULL ? mem_strdup(a->file) : mem_printf("%s/Dockerfile", dir);
     json_t *operation = NULL;
 
-    if (read_dockerfile(file, body, e) < 0 || fill(a, body, e) < 0 || client_init(&cl, e) < 0 || upload(&cl, dir, body, e) < 0 ||
+    if (read_dockerfile(file, body, e) < 0 || fill(a, body, e) < 0 || client_init(&cl, e) < 0 || upload(&cl, dir, file, body, e) < 0 ||
         client_json(&cl, "POST", "/v1/builds", body, &operation, e) < 0 ||
         operation_follow(&cl, operation, a->quiet, &operation, e) < 0)
         return -1;

@@ -12,10 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/glob.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "image/confine.h"
-#include "image/glob.h"
 #include "image/layer.h"
 #include "image/path.h"
 #include "image/scribe.h"

@@ -4,9 +4,9 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/glob.h"
 #include "base/image_ref.h"
 #include "base/mem.h"
-#include "image/glob.h"
 #include "image/manifest.h"
 #include "image/registry_auth.h"
 #include "json/json.h"

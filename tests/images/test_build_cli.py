@@ -66,3 +66,26 @@ def test_network_options(cli, tmp_path):
     for network in ("block", "open", '{"rules": [{"cidrs": ["10.0.0.7"]}]}'):
         cli("build", "-q", "--network", network, ".")
     cli("build", "-q", "--allow-domain", "x.test", ".")
+
+
+def test_what_is_ignored_is_not_sent(cli, images, image_daemon, tmp_path):
+    """UR-094: neither the image nor the server ever has it; the file beside another Dockerfile goes before the common one."""
+    word = "do-not-send-" + os.urandom(8).hex()
+    for path in (".env", "deep/er/.env", "logs/a.log", "logs/keep/b"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(word if path.endswith(".env") else "x")
+    (tmp_path / "-dash").write_text("d")
+    (tmp_path / "with\nnewline").write_text("n")
+    (tmp_path / "link").symlink_to("-dash")
+    (tmp_path / ".dockerignore").write_text("**/.env\nlogs\n!logs/keep\n")
+    (tmp_path / "other").write_text("FROM base\nCOPY . /c\nRUN sleep 0\n")
+    r = cli("build", "--no-cache", "-f", "other", ".")
+    image = images.get(r.stdout.strip())
+    assert sh(images, image, "cd /c; find . | sort | tr '\\n' ' '; readlink link") == (
+        ". ./-dash ./.dockerignore ./deep ./deep/er ./link ./logs ./logs/keep ./logs/keep/b ./other ./with newline -dash\n")
+    for path in (image_daemon.data_dir / "layers").rglob("*"):
+        if path.is_file() and not path.is_symlink() and path.stat().st_size < 1000:
+            assert word.encode() not in path.read_bytes()
+    (tmp_path / "other.dockerignore").write_text("*\n!-dash\n")
+    image = images.get(cli("build", "-f", "other", ".").stdout.strip())
+    assert sh(images, image, "ls -A /c") == "-dash\n"

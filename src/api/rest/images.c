@@ -304,6 +304,7 @@ static void build(struct call *c)
         .labels = json_object_get(c->body, "labels"),
         .secrets = json_object_get(c->body, "secrets"),
         .network = json_is_null(json_object_get(c->body, "network")) ? NULL : json_object_get(c->body, "network"),
+        .whole_context = call_bool(c, "whole_context", false),
         .no_cache = call_bool(c, "no_cache", false),
         .refresh = call_bool(c, "refresh", false),
         .step_timeout_ms = (int64_t)(call_number(c, "step_timeout_s", 0) * 1000),
@@ -454,6 +455,7 @@ static const struct field pull_body[] = {
 static const struct field build_body[] = {
     {"dockerfile", FIELD_STRING, FIELD_REQUIRED, 1, DF_TEXT_MAX, NULL, "the text of the Dockerfile"},
     {"context", FIELD_STRING, FIELD_NULLABLE, 64, 64, NULL, "what the upload of the files answered; each upload serves one build"},
+    {"whole_context", FIELD_BOOL, 0, 0, 0, NULL, "a .dockerignore in the context is a file like others; default false"},
     {"name", FIELD_STRING, FIELD_NULLABLE, 1, IMAGE_REF_SIZE - 1, NULL, "name to point at the image"},
     {"target", FIELD_STRING, FIELD_NULLABLE, 1, 128, NULL, "stage to build; default the last"},
     {"args", FIELD_STRING_MAP, 0, 0, 0, NULL, "values of ARG"},

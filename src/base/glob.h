@@ -1,10 +1,10 @@
 /*
  * glob.h - patterns of COPY and of ignore files
  *
- * Pure text: called by copy.c, tested alone.
+ * Pure text: called by image/copy.c and the command line; fuzzed.
  */
-#ifndef QS_IMAGE_GLOB_H
-#define QS_IMAGE_GLOB_H
+#ifndef QS_BASE_GLOB_H
+#define QS_BASE_GLOB_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /*
  * glob.c - patterns of COPY and of ignore files
  */
-#include "image/glob.h"
+#include "base/glob.h"
 
 #include <string.h>
 
