@@ -48,6 +48,7 @@ int cmd_image(int argc, char **argv)
         {"export", image_export, "write an image to a tar archive"},
         {"ls", list, "list images"},
         {"inspect", image_inspect, "print an image as JSON"},
+        {"verify", image_verify, "read an image's layers: are they what was unpacked?"},
         {"tag", image_tag, "point a name at an image"},
         {"untag", image_untag, "remove names"},
         {"rm", remove_images, "remove images"},

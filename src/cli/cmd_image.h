@@ -9,6 +9,7 @@ int image_import(int argc, char **argv);
 int image_export(int argc, char **argv);
 int image_pull(int argc, char **argv);
 int image_inspect(int argc, char **argv);
+int image_verify(int argc, char **argv);
 int image_tag(int argc, char **argv);
 int image_untag(int argc, char **argv);
 int image_gc(int argc, char **argv);

@@ -1,5 +1,5 @@
 /*
- * cmd_image_store.c - image pull, inspect, tag, untag, gc
+ * cmd_image_store.c - image pull, inspect, verify, tag, untag, gc
  */
 #include <errno.h>
 #include <stdio.h>
@@ -99,6 +99,34 @@ int image_inspect(int argc, char **argv)
     printf("\n");
     json_decref(image);
     return 0;
+}
+
+int image_verify(int argc, char **argv)
+{
+    const struct cmd d = {
+        .usage = "image verify IMAGE", .about = "Read all layers of an image and say which ones are not what was unpacked.", .mixed = true,
+        .min_words = 1, .max_words = 1, .usage_code = EXIT_USAGE,
+    };
+    auto_client struct client cl = {0};
+    struct err e = {0};
+    json_t *result = NULL, *layer;
+    size_t i;
+    int done = cmd_parse(&d, &argc, argv);
+
+    if (done >= 0)
+        return done;
+    auto_free char *path = client_path("/v1/images/%s/verify", argv[0]);
+    if (client_init(&cl, &e) < 0 || client_json(&cl, "POST", path, NULL, &result, &e) < 0)
+        return cmd_fail(&e, EXIT_FAILED);
+    json_array_foreach(json_object_get(result, "layers"), i, layer)
+        printf("%.12s %s\n", table_text(json_object_get(layer, "layer")), table_text(json_object_get(layer, "state")));
+    bool is_whole = json_is_true(json_object_get(result, "whole"));
+    json_decref(result);
+    if (is_whole)
+        return 0;
+    (void)err_set(&e, ERR_CONFLICT, "%s is damaged", argv[0]);
+    err_hint(&e, "pull it again with --refresh, or import or build it again");
+    return cmd_fail(&e, EXIT_FAILED);
 }
 
 int image_tag(int argc, char **argv)

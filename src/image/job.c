@@ -23,6 +23,7 @@
 #include "image/load.h"
 #include "image/pull.h"
 #include "image/unpack.h"
+#include "image/verify.h"
 #include "ipc/channel.h"
 #include "ipc/image_proto.h"
 #include "sys/fd.h"
@@ -137,6 +138,8 @@ static int serve(const struct job *job, struct chan_msg *m, struct image_done *d
         return copy_run(job, m, done, e);
     case IMAGE_EXPORT:
         return export_run(job, m, done, e);
+    case IMAGE_VERIFY:
+        return verify_run(job, m, done, e);
     default:
         return err_set(e, ERR_MALFORMED, "not a request of this version");
     }

@@ -13,6 +13,10 @@
 #define STAGING ".staging"          /* below the layers directory: trees that are not complete */
 #define BLOBS ".blobs"              /* and compressed layers that are being pulled; parts survive a job, to be continued */
 
+#define SUMS ".sums"                /* a file a layer: the sum of its tree */
+#define DAMAGED ".damaged"          /* an empty file for each layer that is to be replaced */
+#define REPLACED ".replaced"        /* what was replaced, for the sandboxes that still live on it */
+
 struct job {
     const struct conf *conf;
     int conn;                       /* the connection that asked */

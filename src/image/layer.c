@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/sha256.h"
+#include "image/pack.h"
 #include "image/source.h"
 #include "sys/fd.h"
 #include "sys/rmtree.h"
@@ -45,16 +46,106 @@ void layer_discard(const struct job *job, int staging)
         log_warn("image.staging_left", "name=%s error=%d", job->name, -r);
 }
 
+static int open_aside(const struct job *job, const char *name)
+{
+    if (mkdirat(job->layers, name, 0700) < 0 && errno != EEXIST)
+        return -1;
+    return openat(job->layers, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+static bool never(void *arg)
+{
+    return false;
+}
+
+/* The sum of the staged tree, under the job's name until it is clear that this tree is the layer's. */
+static int write_sum(const struct job *job, int sums, int root, struct err *e)
+{
+    char sum[IMAGE_DIGEST_SIZE];
+
+    if (pack_sum(root, never, NULL, sum, e) < 0)
+        return -1;
+    auto_close int fd = openat(sums, job->name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int r = fd >= 0 ? fd_write_all(fd, sum, strlen(sum)) : -errno;
+    return r < 0 ? err_sys(e, -r, "write the sum of a layer") : 0;
+}
+
+bool layer_sum_read(const struct job *job, const char *layer, char ret[IMAGE_DIGEST_SIZE])
+{
+    auto_close int sums = open_aside(job, SUMS);
+    auto_close int fd = openat(sums, layer, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+
+    memset(ret, 0, IMAGE_DIGEST_SIZE);
+    return fd >= 0 && fd_read_all(fd, ret, IMAGE_DIGEST_SIZE - 1) > 0 && image_digest_is_valid(ret);
+}
+
+int layer_mark_damaged(const struct job *job, const char *layer, struct err *e)
+{
+    auto_close int dir = open_aside(job, DAMAGED);
+    auto_close int fd = openat(dir, layer, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+    return fd < 0 ? err_sys(e, errno, "mark layer %.12s as damaged", layer) : 0;
+}
+
+static bool is_damaged(const struct job *job, const char *layer)
+{
+    char path[96];
+
+    (void)snprintf(path, sizeof path, DAMAGED "/%s", layer);
+    return faccessat(job->layers, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static void unmark(const struct job *job, const char *layer)
+{
+    char path[96];
+
+    (void)snprintf(path, sizeof path, DAMAGED "/%s", layer);
+    (void)unlinkat(job->layers, path, 0);
+}
+
+/* The tree takes the place of a damaged one, which stays aside: sandboxes may live on it. */
+static int replace(const struct job *job, int staging, const char *layer, struct err *e)
+{
+    auto_close int aside = open_aside(job, REPLACED);
+    char name[128];
+
+    (void)snprintf(name, sizeof name, "%.64s.%s", layer, job->name);
+    if (aside < 0 || renameat2(staging, job->name, job->layers, layer, RENAME_EXCHANGE) < 0 ||
+        renameat(staging, job->name, aside, name) < 0)
+        return err_sys(e, errno, "replace the damaged layer %.12s", layer);
+    log_info("image.mended", "layer=%s", layer);
+    return 0;
+}
+
+/* 1 = the tree has the name now, 0 = another one that is as good has it, -1. */
+static int give_name(const struct job *job, int staging, const char *layer, struct err *e)
+{
+    if (renameat2(staging, job->name, job->layers, layer, RENAME_NOREPLACE) == 0)
+        return 1;
+    if (errno != EEXIST)
+        return err_sys(e, errno, "name layer %s", layer);
+    if (is_damaged(job, layer))
+        return replace(job, staging, layer, e) < 0 ? -1 : 1;
+    layer_discard(job, staging);
+    return 0;
+}
+
 int layer_publish(const struct job *job, int staging, int root, const char *layer, struct err *e)
 {
+    auto_close int sums = open_aside(job, SUMS);
+
+    if (write_sum(job, sums, root, e) < 0)
+        return -1;
     /* Rows of the database will say that the layer exists: after a power cut too. */
-    if (syncfs(root) < 0)
-        return err_sys(e, errno, "write layer %s to disk", layer);
-    if (renameat2(staging, job->name, job->layers, layer, RENAME_NOREPLACE) < 0) {
-        if (errno != EEXIST)
-            return err_sys(e, errno, "name layer %s", layer);
-        layer_discard(job, staging);
-    }
+    int r = syncfs(root) < 0 ? err_sys(e, errno, "write layer %s to disk", layer) : give_name(job, staging, layer, e);
+    if (r == 1 && renameat(sums, job->name, sums, layer) < 0)
+        log_warn("image.sum", "layer=%s error=%d", layer, errno);
+    if (r != 1)
+        (void)unlinkat(sums, job->name, 0);
+    if (r < 0)
+        return -1;
+    if (r == 1)
+        unmark(job, layer);
     if (fsync(job->layers) < 0)
         return err_sys(e, errno, "write the name of layer %s to disk", layer);
     return 0;
@@ -64,7 +155,7 @@ bool layer_is_there(const struct job *job, const char *layer)
 {
     struct stat st;
 
-    return fstatat(job->layers, layer, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+    return fstatat(job->layers, layer, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode) && !is_damaged(job, layer);
 }
 
 /* The tree of an archive whose names would mean something else in a layer is another one, so it has another name. */

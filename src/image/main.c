@@ -8,7 +8,6 @@
  *
  * The parent never reads a byte of a request. It forks a child a connection, and answers for one that died.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -30,6 +29,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "image/job.h"
+#include "image/stale.h"
 #include "json/json.h"
 #include "sys/caps.h"
 #include "sys/fd.h"
@@ -39,7 +39,6 @@
 #define LISTENER 3
 #define ACCEPT_PAUSE_MS 100
 #define JOBS_MAX 8                  /* at once; more wait in the backlog */
-#define BLOB_LIFE_S (24 * 3600)
 #define JOB_MEMORY (1ULL << 30)     /* address space of a child: an xz dictionary may ask for anything */
 
 struct child {
@@ -63,26 +62,6 @@ static int usage(void)
     return 2;
 }
 
-/* Parts of blobs that nobody continued for a day. */
-static void drop_old_blobs(int layers)
-{
-    auto_close int dir = openat(layers, BLOBS, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    int copy = dir >= 0 ? fcntl(dir, F_DUPFD_CLOEXEC, 3) : -1;
-    DIR *list = copy >= 0 ? fdopendir(copy) : NULL;
-    const struct dirent *d;
-    struct stat st;
-
-    if (list == NULL) {
-        fd_close(&copy);
-        return;
-    }
-    while ((d = readdir(list)) != NULL)
-        if (fstatat(dir, d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
-            st.st_mtime < time(NULL) - BLOB_LIFE_S)
-            (void)unlinkat(dir, d->d_name, 0);
-    (void)closedir(list);
-}
-
 static int open_layers(struct role *role, const char *path, struct err *e)
 {
     role->layers = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -93,7 +72,7 @@ static int open_layers(struct role *role, const char *path, struct err *e)
     int r = rmtree_inside(role->layers, STAGING);
     if (r < 0)
         return err_sys(e, -r, "remove what is stale in %s/%s", path, STAGING);
-    drop_old_blobs(role->layers);
+    stale_drop(role->layers);
     return 0;
 }
 

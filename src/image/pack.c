@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/sha256.h"
 #include "image/names.h"
 #include "sys/fd.h"
 
@@ -70,7 +71,8 @@ static la_ssize_t tar_out(struct archive *a, void *arg, const void *p, size_t n)
 {
     struct pack *k = arg;
 
-    if (EVP_DigestUpdate(k->tar.hash, p, n) != 1 || archive_write_data(k->file.archive, p, n) != (la_ssize_t)n) {
+    if (EVP_DigestUpdate(k->tar.hash, p, n) != 1 ||
+        (k->file.archive != NULL && archive_write_data(k->file.archive, p, n) != (la_ssize_t)n)) {
         archive_set_error(a, EIO, "output");
         return -1;
     }
@@ -103,13 +105,12 @@ static int add_filter(struct archive *a, enum image_compression how)
     }
 }
 
-static int open_stages(struct pack *k, enum image_compression how, struct err *e)
+static int open_file(struct pack *k, enum image_compression how, struct err *e)
 {
-    struct archive *file = k->file.archive, *tar = k->tar.archive;
+    struct archive *file = k->file.archive;
     struct archive_entry *entry = archive_entry_new();
 
-    if (entry == NULL || k->tar.hash == NULL || k->file.hash == NULL || EVP_DigestInit_ex(k->tar.hash, EVP_sha256(), NULL) != 1 ||
-        EVP_DigestInit_ex(k->file.hash, EVP_sha256(), NULL) != 1 || archive_write_set_format_raw(file) != ARCHIVE_OK || add_filter(file, how) < 0 ||
+    if (entry == NULL || k->file.hash == NULL || EVP_DigestInit_ex(k->file.hash, EVP_sha256(), NULL) != 1 || archive_write_set_format_raw(file) != ARCHIVE_OK || add_filter(file, how) < 0 ||
         archive_write_set_bytes_per_block(file, CHUNK) != ARCHIVE_OK || archive_write_set_bytes_in_last_block(file, 1) != ARCHIVE_OK ||
         archive_write_open(file, k, NULL, file_out, NULL) != ARCHIVE_OK) {
         archive_entry_free(entry);
@@ -119,32 +120,32 @@ static int open_stages(struct pack *k, enum image_compression how, struct err *e
     archive_entry_set_pathname(entry, "layer");
     int r = archive_write_header(file, entry);
     archive_entry_free(entry);
-    if (r != ARCHIVE_OK)
-        return archive_failed(k, file, e);
+    return r == ARCHIVE_OK ? 0 : archive_failed(k, file, e);
+}
+
+static int open_tar(struct pack *k, struct err *e)
+{
+    struct archive *tar = k->tar.archive;
+
     /* Attributes in the one form that every reader knows. */
-    if (archive_write_set_format_pax(tar) != ARCHIVE_OK || archive_write_set_format_option(tar, "pax", "xattrheader", "SCHILY") != ARCHIVE_OK ||
+    if (k->tar.hash == NULL || EVP_DigestInit_ex(k->tar.hash, EVP_sha256(), NULL) != 1 || archive_write_set_format_pax(tar) != ARCHIVE_OK || archive_write_set_format_option(tar, "pax", "xattrheader", "SCHILY") != ARCHIVE_OK ||
         archive_write_set_bytes_per_block(tar, CHUNK) != ARCHIVE_OK || archive_write_set_bytes_in_last_block(tar, 512) != ARCHIVE_OK ||
         archive_write_open(tar, k, NULL, tar_out, NULL) != ARCHIVE_OK)
         return archive_failed(k, tar, e);
     return 0;
 }
 
-static int close_stages(struct pack *k, struct packed *ret, struct err *e)
+static int close_stage(struct pack *k, struct stage *stage, char ret_digest[IMAGE_DIGEST_SIZE], struct err *e)
 {
     uint8_t sum[EVP_MAX_MD_SIZE];
-    struct { struct stage *stage; char *out; } ends[] = {{&k->tar, ret->diff_id}, {&k->file, ret->digest}};
+    unsigned n = 0;
 
-    for (size_t i = 0; i < array_len(ends); i++) {
-        unsigned n = 0;
-        if (archive_write_close(ends[i].stage->archive) != ARCHIVE_OK)
-            return archive_failed(k, ends[i].stage->archive, e);
-        if (EVP_DigestFinal_ex(ends[i].stage->hash, sum, &n) != 1 || n != 32)
-            return err_set(e, ERR_INTERNAL, "SHA-256 failed");
-        (void)snprintf(ends[i].out, IMAGE_DIGEST_SIZE, "sha256:");
-        for (unsigned k2 = 0; k2 < n; k2++)
-            (void)snprintf(ends[i].out + 7 + (size_t)k2 * 2, 3, "%02x", sum[k2]);
-    }
-    ret->size = k->size;
+    if (archive_write_close(stage->archive) != ARCHIVE_OK)
+        return archive_failed(k, stage->archive, e);
+    if (EVP_DigestFinal_ex(stage->hash, sum, &n) != 1 || n != SHA256_SIZE)
+        return err_set(e, ERR_INTERNAL, "SHA-256 failed");
+    memcpy(ret_digest, "sha256:", 7);
+    sha256_hex(sum, ret_digest + 7);
     return 0;
 }
 
@@ -311,7 +312,7 @@ static int pack_entry(struct pack *k, int dir, const char *above, const char *na
     if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(0, 0))
         return mark(k, above, WHITEOUT, name, e);
     /* Of an imported root file system. Whoever reads the archive would take it for a whiteout. */
-    if (strncmp(name, WHITEOUT, strlen(WHITEOUT)) == 0)
+    if (k->file.archive != NULL && strncmp(name, WHITEOUT, strlen(WHITEOUT)) == 0)
         return err_set(e, ERR_UNSUPPORTED, "its name means something else in a layer: such an image cannot be exported");
     switch (st.st_mode & S_IFMT) {
     case S_IFREG:
@@ -377,11 +378,19 @@ static void pack_done(struct pack *k)
     free(k->buffer);
 }
 
+static int pack(struct pack *k, int layer, struct err *e)
+{
+    struct stat st;
+
+    if (fstat(layer, &st) < 0)
+        return err_sys(e, errno, "look at the layer");
+    return open_tar(k, e) < 0 ? -1 : directory(k, layer, "", &st, -1, e);
+}
+
 int pack_layer(int layer, enum image_compression how, int out, bool (*is_cancelled)(void *arg), void *arg, struct packed *ret,
                struct err *e)
 {
     struct pack k = {.out = out, .is_cancelled = is_cancelled, .arg = arg, .buffer = mem_alloc(CHUNK)};
-    struct stat st;
     int r = -1;
 
     k.tar = (struct stage){archive_write_new(), EVP_MD_CTX_new()};
@@ -389,10 +398,24 @@ int pack_layer(int layer, enum image_compression how, int out, bool (*is_cancell
     map_init(&k.links);
     if (k.tar.archive == NULL || k.file.archive == NULL)
         (void)err_set(e, ERR_INTERNAL, "libarchive cannot be set up");
-    else if (fstat(layer, &st) < 0)
-        (void)err_sys(e, errno, "look at the layer");
-    else if (open_stages(&k, how, e) == 0 && directory(&k, layer, "", &st, -1, e) == 0)
-        r = close_stages(&k, ret, e);
+    else if (open_file(&k, how, e) == 0 && pack(&k, layer, e) == 0 && close_stage(&k, &k.tar, ret->diff_id, e) == 0)
+        r = close_stage(&k, &k.file, ret->digest, e);
+    ret->size = k.size;
+    pack_done(&k);
+    return r;
+}
+
+int pack_sum(int layer, bool (*is_cancelled)(void *arg), void *arg, char ret_digest[IMAGE_DIGEST_SIZE], struct err *e)
+{
+    struct pack k = {.out = -1, .is_cancelled = is_cancelled, .arg = arg, .buffer = mem_alloc(CHUNK)};
+    int r = -1;
+
+    k.tar = (struct stage){archive_write_new(), EVP_MD_CTX_new()};
+    map_init(&k.links);
+    if (k.tar.archive == NULL)
+        (void)err_set(e, ERR_INTERNAL, "libarchive cannot be set up");
+    else if (pack(&k, layer, e) == 0)
+        r = close_stage(&k, &k.tar, ret_digest, e);
     pack_done(&k);
     return r;
 }

@@ -23,5 +23,7 @@ struct packed {
 /* `is_cancelled` is asked now and then. The file `out` is written from its position on. */
 int pack_layer(int layer, enum image_compression how, int out, bool (*is_cancelled)(void *arg), void *arg, struct packed *ret,
                struct err *e);
+/* The SHA-256 of the tar that pack_layer would make; of an imported root file system too, whose names may be whiteouts' in a layer. */
+int pack_sum(int layer, bool (*is_cancelled)(void *arg), void *arg, char ret_digest[IMAGE_DIGEST_SIZE], struct err *e);
 
 #endif

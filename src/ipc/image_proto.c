@@ -307,3 +307,44 @@ int image_export_decode(struct image_export *ret, const void *p, size_t n)
     ret->config = (const char *)wire_get_bytes(&r, LIMIT_CHANNEL_MESSAGE, &ret->config_len);
     return wire_end(&r) && ret->nlayers > 0 ? 0 : -EBADMSG;
 }
+
+size_t image_verify_encode(const struct image_verify *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    put_layers(&w, m->nlayers, m->layers);
+    return done(&w);
+}
+
+int image_verify_decode(struct image_verify *ret, const void *p, size_t n)
+{
+    struct wire_reader r;
+
+    memset(ret, 0, sizeof *ret);
+    wire_read(&r, p, n);
+    return get_layers(&r, LIMIT_LAYERS, &ret->nlayers, ret->layers) && wire_end(&r) && ret->nlayers > 0 ? 0 : -EBADMSG;
+}
+
+size_t image_verdict_encode(const struct image_verdict *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_str(&w, m->layer);
+    wire_put_u16(&w, m->state);
+    wire_put_str(&w, m->message);
+    return done(&w);
+}
+
+int image_verdict_decode(struct image_verdict *ret, const void *p, size_t n)
+{
+    struct wire_reader r;
+
+    memset(ret, 0, sizeof *ret);
+    wire_read(&r, p, n);
+    wire_get_str(&r, ret->layer, sizeof ret->layer);
+    ret->state = wire_get_u16(&r);
+    wire_get_str(&r, ret->message, sizeof ret->message);
+    return wire_end(&r) && ret->state < IMAGE_VERDICTS_ ? 0 : -EBADMSG;
+}

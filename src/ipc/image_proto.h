@@ -24,6 +24,8 @@ enum image_type {
     IMAGE_FOLD,         /* node -> image: struct image_fold + a directory: what a sandbox wrote; answered DONE, layer "" = nothing */
     IMAGE_COPY,         /* node -> image: struct image_copy; answered DONE, layer "" = nothing changed */
     IMAGE_EXPORT,       /* node -> image: struct image_export + write end of a pipe; the archive goes there, then DONE comes */
+    IMAGE_VERIFY,       /* node -> image: struct image_verify; a VERDICT a layer, in order, then DONE */
+    IMAGE_VERDICT,      /* image -> node: struct image_verdict */
 };
 
 #define IMAGE_LAYERS_MAX 256        /* that an image may come with */
@@ -96,6 +98,19 @@ struct image_export {
     size_t config_len;
 };
 
+struct image_verify {
+    uint32_t nlayers;
+    char layers[LIMIT_LAYERS][72];
+};
+
+enum image_verdict_state { IMAGE_WHOLE, IMAGE_DAMAGED, IMAGE_MISSING, IMAGE_UNKNOWN, IMAGE_VERDICTS_ };
+
+struct image_verdict {
+    char layer[72];
+    uint16_t state;             /* enum image_verdict_state */
+    char message[200];          /* "" for whole ones */
+};
+
 struct image_layers {
     char digest[72];            /* of the manifest that was pulled */
     char source[72];            /* of what the reference names: that manifest, or an index */
@@ -121,6 +136,8 @@ size_t image_pull_encode(const struct image_pull *m, void *out, size_t size);
 size_t image_fold_encode(const struct image_fold *m, void *out, size_t size);
 size_t image_copy_encode(const struct image_copy *m, void *out, size_t size);
 size_t image_export_encode(const struct image_export *m, void *out, size_t size);
+size_t image_verify_encode(const struct image_verify *m, void *out, size_t size);
+size_t image_verdict_encode(const struct image_verdict *m, void *out, size_t size);
 size_t image_layers_encode(const struct image_layers *m, void *out, size_t size);
 size_t image_done_encode(const struct image_done *m, void *out, size_t size);
 int image_unpack_decode(struct image_unpack *ret, const void *p, size_t n);
@@ -129,6 +146,8 @@ int image_pull_decode(struct image_pull *ret, const void *p, size_t n);
 int image_fold_decode(struct image_fold *ret, const void *p, size_t n);
 int image_copy_decode(struct image_copy *ret, const void *p, size_t n);
 int image_export_decode(struct image_export *ret, const void *p, size_t n);
+int image_verify_decode(struct image_verify *ret, const void *p, size_t n);
+int image_verdict_decode(struct image_verdict *ret, const void *p, size_t n);
 int image_layers_decode(struct image_layers *ret, const void *p, size_t n);
 int image_done_decode(struct image_done *ret, const void *p, size_t n);
 

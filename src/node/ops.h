@@ -56,6 +56,8 @@ void op_image_fold(struct op *op);
 void op_image_copy(struct op *op);
 /* image_export.c */
 void op_image_export(struct op *op);
+/* image_verify.c */
+void op_image_verify(struct op *op);
 /* health.c */
 void op_health(struct op *op);
 /* modal/router.c */

@@ -48,6 +48,8 @@ static void try_messages(const uint8_t *data, size_t size)
     TRY(image_copy);
     TRY(image_export);
     TRY(image_layers);
+    TRY(image_verify);
+    TRY(image_verdict);
     TRY(keeper_create);
     TRY(keeper_destroy);
     TRY(keeper_tree);

@@ -6,6 +6,7 @@
 
 #include "api/rest/handlers.h"
 #include "api/rest/list.h"
+#include "api/rest/node_ask.h"
 #include "api/rest/operations.h"
 #include "api/shared/build/build.h"
 #include "base/mem.h"
@@ -14,6 +15,8 @@
 #include "core/image.h"
 #include "core/image_pull.h"
 #include "json/json.h"
+
+#define VERIFY_MS (60ULL * 60 * 1000)
 
 static void set(json_t *o, const char *key, json_t *value)
 {
@@ -281,6 +284,47 @@ static void pull(struct call *c)
         operation_accepted(c, id);
 }
 
+static void on_verified(struct call *c, void *state, const ProtobufCMessage *reply, const struct err *e)
+{
+    static const char *const states[] = {"whole", "damaged", "missing", "unknown"};
+    const Quicksand__Node__ImageVerifyResponse *rs = (const Quicksand__Node__ImageVerifyResponse *)reply;
+    bool is_whole = true;
+
+    (void)state;
+    if (e != NULL) {
+        call_fail(c, e);
+        return;
+    }
+    json_t *items = json_array();
+    for (size_t i = 0; i < rs->n_verdicts; i++) {
+        const Quicksand__Node__LayerVerdict *v = rs->verdicts[i];
+        (void)json_array_append_new(items, json_pack("{s:s, s:s, s:o}", "layer", v->layer, "state",
+                                                     v->state < array_len(states) ? states[v->state] : "unknown", "message",
+                                                     js_string_or_null(v->message != NULL && *v->message != '\0' ? v->message : NULL)));
+        is_whole = is_whole && v->state != 1 && v->state != 2;
+    }
+    call_reply(c, 200, json_pack("{s:b, s:o}", "whole", is_whole, "layers", items));
+}
+
+static void verify(struct call *c)
+{
+    Quicksand__Node__ImageVerifyRequest rq = QUICKSAND__NODE__IMAGE_VERIFY_REQUEST__INIT;
+    auto_image_row row = {0};
+    char *names[LIMIT_LAYERS];
+    struct err e;
+
+    if (image_get(c->core, call_param(c, "id"), &row, &e) < 0) {
+        call_fail(c, &e);
+        return;
+    }
+    call_set_target(c, row.id);
+    auto_json *layers = stored(row.layers, json_array());
+    for (size_t i = 0; i < json_array_size(layers) && i < LIMIT_LAYERS; i++)
+        names[rq.n_layers++] = (char *)(uintptr_t)json_string_value(json_array_get(layers, i));
+    rq.layers = names;
+    node_ask(c, "ImageVerify", &rq.base, &quicksand__node__image_verify_response__descriptor, VERIFY_MS, true, on_verified, NULL);
+}
+
 static void remove_name(struct call *c)
 {
     struct err e;
@@ -486,6 +530,8 @@ const struct op rest_image_ops[] = {
      NULL, 0, 200, get},
     {"image.export", "GET", "/v1/images/{id}/export", "image:read", OP_STREAM, "An image as a tar of an OCI layout", export_query,
      array_len(export_query), NULL, 0, 200, image_export_get},
+    {"image.verify", "POST", "/v1/images/{id}/verify", "image:read", 0, "Read all layers of an image: are they what was unpacked?", NULL, 0,
+     NULL, 0, 200, verify},
     {"image.delete", "DELETE", "/v1/images/{id}", "image:write", 0, "Remove an image and its names",
      NULL, 0, NULL, 0, 204, delete},
     {"image.name", "PUT", "/v1/images/names/{name}", "image:write", 0, "Point a name at an image",
