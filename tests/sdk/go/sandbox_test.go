@@ -145,6 +145,15 @@ func TestReadiness(t *testing.T) {
 	must(t, sb.WaitUntilReady(ctx, 30*time.Second, nil))
 }
 
+func TestReadinessOfAPort(t *testing.T) {
+	t.Parallel()
+	probe, err := modal.NewTCPProbe(8077, nil)
+	must(t, err)
+	serve := "import socket, time; time.sleep(1); s = socket.create_server(('127.0.0.1', 8077)); time.sleep(60)"
+	sb := create(t, &modal.SandboxCreateParams{ReadinessProbe: probe, Command: []string{"python3", "-c", serve}})
+	must(t, sb.WaitUntilReady(ctx, 30*time.Second, nil))
+}
+
 func TestReadinessThatNeverComes(t *testing.T) {
 	t.Parallel()
 	probe, err := modal.NewExecProbe([]string{"false"}, nil)

@@ -142,3 +142,51 @@ func TestConnectToken(t *testing.T) {
 	must(t, err)
 	equal(t, code, 401)
 }
+
+func TestConnectTokenOfAnotherPort(t *testing.T) {
+	t.Parallel()
+	c, err := shared(t).CreateConnectToken(ctx, &modal.SandboxCreateConnectTokenParams{Port: 9})
+	must(t, err)
+	code, _, err := get(c.URL, c.Token)
+	must(t, err)
+	equal(t, code, 502)
+}
+
+func TestTunnelNobodyListens(t *testing.T) {
+	t.Parallel()
+	sb := create(t, &modal.SandboxCreateParams{EncryptedPorts: []int{8000}})
+	code, body, err := get(tunnel(t, sb, 8000).URL(), "")
+	must(t, err)
+	equal(t, code, 502)
+	equal(t, body, "nothing listens on port 8000 of the sandbox\n")
+}
+
+func TestTunnelInboundAllowlist(t *testing.T) {
+	t.Parallel()
+	for list, passes := range map[string]bool{"127.0.0.0/8": true, "10.0.0.0/8": false} {
+		sb := create(t, &modal.SandboxCreateParams{UnencryptedPorts: []int{7777}, InboundCIDRAllowlist: []string{list},
+			Command: []string{"python3", "-c", echoServer, "7777"}})
+		host, port, err := tunnel(t, sb, 7777).TCPSocket()
+		must(t, err)
+		dial := func() bool { return echoes(net.Dial("tcp", fmt.Sprintf("%s:%d", host, port))) }
+		if passes {
+			eventually(t, dial)
+			continue
+		}
+		for i := 0; i < 3; i++ {
+			equal(t, dial(), false)
+			time.Sleep(300 * time.Millisecond)
+		}
+	}
+}
+
+func TestTunnelEndsWithItsSandbox(t *testing.T) {
+	t.Parallel()
+	sb := create(t, &modal.SandboxCreateParams{UnencryptedPorts: []int{7777}, Command: []string{"python3", "-c", echoServer, "7777"}})
+	host, port, err := tunnel(t, sb, 7777).TCPSocket()
+	must(t, err)
+	eventually(t, func() bool { return echoes(net.Dial("tcp", fmt.Sprintf("%s:%d", host, port))) })
+	_, err = sb.Terminate(ctx, nil)
+	must(t, err)
+	eventually(t, func() bool { return !echoes(net.Dial("tcp", fmt.Sprintf("%s:%d", host, port))) })
+}

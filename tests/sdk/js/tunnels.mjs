@@ -98,6 +98,32 @@ test("a sandbox without ports has no tunnels", async () => {
     await withSandbox({}, async (sb) => assert.deepEqual(await sb.tunnels(), {}));
 });
 
+test("who may connect is a matter of addresses", { only: "0.11.1" }, async () => {
+    const params = (list) => ({ unencryptedPorts: [7777], inboundCidrAllowlist: list, command: ["python3", "-c", echo, "7777"] });
+    await withSandbox(params(["127.0.0.0/8"]), async (sb) => {
+        const [host, port] = (await sb.tunnels())[7777].tcpSocket;
+        assert.ok(await eventually(() => echoes(net.connect(port, host))));
+    });
+    await withSandbox(params(["10.0.0.0/8"]), async (sb) => {
+        const [host, port] = (await sb.tunnels())[7777].tcpSocket;
+        for (let i = 0; i < 3; i++) {
+            assert.equal(await echoes(net.connect(port, host)).catch(() => false), false);
+            await sleep(300);
+        }
+    });
+});
+
+test("nobody listens, and a tunnel ends with its sandbox", async () => {
+    await withSandbox({ encryptedPorts: [8000] }, async (sb) => {
+        const t = (await sb.tunnels())[8000];
+        const r = await get(t.url);
+        assert.equal(r.status, 502);
+        assert.match(r.text, /nothing listens on port 8000/);
+        await sb.terminate();
+        await eventually(() => get(t.url).then(() => false, () => true));
+    });
+});
+
 test("a connect token leads to its port and says who calls", { only: "0.11.1" }, async () => {
     await withSandbox({ command: ["python3", "-c", server, "8080"] }, async (sb) => {
         const c = await sb.createConnectToken({ userMetadata: '{"user":"me"}' });

@@ -165,6 +165,18 @@ def test_readiness_of_a_command():
         sb.wait_until_ready(timeout=5)
 
 
+def test_readiness_of_a_port():
+    serve = "import socket, time; time.sleep(1); s = socket.create_server(('127.0.0.1', 8077)); time.sleep(60)"
+    with sandbox("python3", "-c", serve, readiness_probe=modal.Probe.with_tcp(8077, interval_ms=100)) as sb:
+        sb.wait_until_ready(timeout=30)
+
+
+def test_readiness_of_a_sandbox_that_ends():
+    with sandbox("sleep", "1", readiness_probe=modal.Probe.with_tcp(8077)) as sb:
+        with raises(ex.Error):
+            sb.wait_until_ready(timeout=30)
+
+
 def test_readiness_that_never_comes():
     with sandbox(readiness_probe=modal.Probe.with_exec("false", interval_ms=100)) as sb:
         with raises(ex.TimeoutError):

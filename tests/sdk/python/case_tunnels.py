@@ -90,6 +90,34 @@ def test_h2_port():
             assert both.wrap_socket(s).selected_alpn_protocol() == "h2"
 
 
+def test_ports_of_all_kinds_at_once():
+    with sandbox("python3", "-c", ECHO, "3", encrypted_ports=[1], h2_ports=[2], unencrypted_ports=[3]) as sb:
+        tunnels = sb.tunnels()
+        assert sorted(tunnels) == [1, 2, 3]
+        assert [bool(tunnels[p].unencrypted_host) for p in (1, 2, 3)] == [False, False, True]
+        assert eventually(lambda: echoes(tunnels[3].tcp_socket))
+
+
+def test_nobody_listens():
+    with sandbox(encrypted_ports=[8000]) as sb:
+        status, body = get(sb.tunnels()[8000].url)
+        assert status == 502 and b"nothing listens on port 8000" in body
+
+
+def test_a_tunnel_ends_with_its_sandbox():
+    with sandbox("python3", "-c", ECHO, "7777", unencrypted_ports=[7777]) as sb:
+        address = sb.tunnels()[7777].tcp_socket
+        assert eventually(lambda: echoes(address))
+        with socket.create_connection(address, timeout=60) as s:
+            s.sendall(b"x")
+            assert s.recv(10) == b"x"
+            sb.terminate(wait=True)
+            try:
+                assert s.recv(10) == b""
+            except ConnectionResetError:
+                pass
+
+
 def test_no_ports():
     with sandbox() as sb:
         assert sb.tunnels() == {}
@@ -119,6 +147,21 @@ def test_connect_token():
         assert get(c.url)[0] == 401
         other = sb.create_connect_token(port=9)
         assert get(other.url, other.token)[0] == 502
+
+
+def test_connect_token_in_a_cookie():
+    with sandbox("python3", "-c", SERVER, "8080") as sb:
+        c = sb.create_connect_token()
+        rq = urllib.request.Request(c.url + "/b", headers={"cookie": f"mine=1; quicksand_token={c.token}"})
+
+        def ask():
+            with urllib.request.urlopen(rq, context=TRUST, timeout=30) as r:
+                return json.loads(r.read())
+
+        seen = eventually(ask)
+        assert seen["path"] == "/b" and seen["headers"]["cookie"] == "mine=1"
+        other = sb.create_connect_token()
+        assert other.token != c.token and other.url == c.url
 
 
 def test_ends_with_its_sandbox():
