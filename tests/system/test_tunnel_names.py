@@ -214,6 +214,7 @@ def headers_of(data):
 
 @pytest.mark.parametrize("tls", [True, False])
 def test_the_path_form(named, sb, tls):
+    """UR-131: what a server is told of its caller is said once, and not by the caller; its host is the client's."""
     start(named, sb, HTTP_SERVER, 8080)
     p = opened(named, sb, 8080)
     prefix = f"/t/{sb['id']}/8080"

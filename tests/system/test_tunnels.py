@@ -213,6 +213,7 @@ def test_ports_open_and_close_later(api, sb):
 @pytest.mark.parametrize("allow, passes", [(None, True), (["127.0.0.0/8"], True), (["10.0.0.0/8"], False), ([], False),
                                            (["10.0.0.0/8", "127.0.0.1"], True)])
 def test_who_may_connect(api, sb, allow, passes):
+    """UR-138: the real peer decides; an empty list lets nobody in."""
     serve(api, sb, 9100)
     p = api.put(f"/v1/sandboxes/{sb['id']}/ports/9100", json={"kind": "raw", "inbound_allow": allow}).json()
     try:
