@@ -1,15 +1,17 @@
 /*
  * image_tar_fuzz.c - whole archives, compressed or not, into a scratch directory
  *
- * What must hold: no crash, nothing outside the directory, and the directory can be removed again.
+ * What must hold: no crash, nothing outside the directory, what was unpacked can be packed, and the directory can be removed again.
  */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "image/pack.h"
 #include "image/source.h"
 #include "image/unpack.h"
 #include "sys/fd.h"
@@ -40,6 +42,21 @@ static void unpack(int fd, int root, enum unpack_kind kind)
     fd_close(&conn[1]);
 }
 
+static bool never(void *arg)
+{
+    return false;
+}
+
+/* What came of it can be read again, whole or broken off, and gives the same archive twice. */
+static void pack(int root)
+{
+    char one[IMAGE_DIGEST_SIZE] = "", two[IMAGE_DIGEST_SIZE] = "";
+    struct err e = {0};
+
+    if (pack_sum(root, never, NULL, one, &e) < 0 || pack_sum(root, never, NULL, two, &e) < 0 || strcmp(one, two) != 0)
+        abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char dir[] = "/tmp/qs-fuzz-XXXXXX";
@@ -54,6 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (rmtree_inside(root, ".") < 0 || lseek(fd, 0, SEEK_SET) != 0)
         abort();
     unpack(fd, root, UNPACK_LAYER);
+    pack(root);
     if (rmtree_inside(root, ".") < 0 || rmdir(dir) < 0)
         abort();
     return 0;

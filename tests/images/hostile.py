@@ -38,6 +38,8 @@ class Hostile:
         self.on_blob = None             # f(request, digest, blob) -> True if it has answered
         self.on_manifest = None
         self.token = None               # asked for, when set
+        self.token_answer = None        # instead of {"token": ...}
+        self.basic = None               # value of the Authorization header that is asked for
         self.requests = []
         self.override = {}              # digest -> bytes
 
@@ -56,7 +58,10 @@ class Hostile:
     def handle(self, rq):
         self.requests.append((rq.path, dict(rq.headers)))
         if rq.path.startswith("/token"):
-            self.send(rq, 200, json.dumps({"token": "the-token"}).encode())
+            self.send(rq, 200, json.dumps({"token": "the-token"}).encode() if self.token_answer is None else self.token_answer)
+            return
+        if self.basic is not None and rq.headers.get("authorization") != self.basic:
+            self.send(rq, 401, b"{}", [("www-authenticate", 'Basic realm="x"')])
             return
         if self.token is not None and rq.headers.get("authorization") != f"Bearer {self.token}":
             challenge = f'Bearer realm="http://{self.host}/token",service="svc",scope="repository:x:pull"'

@@ -184,6 +184,12 @@ class Registry:
                 self.put_manifest(client, repository, image.digest, image.manifest, image.media)
             self.put_manifest(client, repository, tag, index_of(images), "application/vnd.oci.image.index.v1+json")
 
+    def blob_requests(self, repository):
+        """Digests that were asked for, in order, by the registry's own access log."""
+        lines = (self.home / "log").read_text(errors="replace").splitlines()
+        mark = f"GET /v2/{repository}/blobs/"
+        return [line.split(mark, 1)[1].split()[0] for line in lines if mark in line]
+
     def stop(self):
         self.process.terminate()
         self.process.wait(30)

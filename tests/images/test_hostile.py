@@ -115,6 +115,43 @@ def test_very_many_layers(images, bad, ref):
     images.pull_fails(ref, "too_large", "10000 layers")
 
 
+def test_a_million_layers(images, bad, ref):
+    bad.image = Image([layer()])
+    body = json.dumps({**bad.image.body, "layers": []})
+    one = json.dumps(bad.image.body["layers"][0])
+    bad.manifest = body.replace('"layers": []', '"layers": [' + ",".join([one] * 1_000_000) + "]").encode()
+    images.pull_fails(ref, "too_large")
+
+
+@pytest.mark.parametrize("answer", [b"", b"{}", b"[]", b'{"token": ""}', b'{"token": 7}', b'{"token": "a\\r\\nX: y"}', b"x" * 400_000],
+                         ids=["empty", "none", "array", "blank", "number", "newline", "long"])
+def test_a_token_service_that_gives_none(images, bad, ref, answer):
+    bad.image = Image([layer()])
+    bad.token, bad.token_answer = "the-token", answer
+    op = images.wait(images.begin_pull(ref))
+    assert op["state"] == "failed" and op["error"]["message"], op
+    assert len(bad.requests) < 10
+
+
+def test_a_kind_of_authentication_that_is_not_known(images, bad, ref):
+    bad.on_manifest = lambda rq: bad.send(rq, 401, b"", [("www-authenticate", 'Negotiate realm="x"')]) or True
+    images.pull_fails(ref, "permission_denied", "Negotiate")
+
+
+def test_an_archive_that_is_a_bomb(images, bad, ref):
+    """Its header promises twenty gigabytes; that is known before any of them is written."""
+    info = tarfile.TarInfo("bomb")
+    info.size = 20 << 30
+    bad.image = Image([info.tobuf(tarfile.PAX_FORMAT) + bytes(1 << 20)])
+    images.pull_fails(ref, "too_large", "bomb")
+
+
+@pytest.mark.long
+def test_a_stall_ends_by_itself(images, bad, ref):
+    bad.on_manifest = lambda rq: time.sleep(10) or bad.send(rq, 200, b"{}") or True
+    images.pull_fails(ref, "timeout", "stalled")
+
+
 def test_endless_401(images, bad, ref):
     bad.image = Image([layer()])
     bad.token = "never-this"
@@ -236,6 +273,25 @@ def test_archives_that_are_tamed(images, bad, ref):
         assert box.read("/etc/slipped") == b"1" and box.read("/slipped-too") == b"2"
         assert box.read("/twice") == b"22" and box.read("/keep") == b"k"
         assert "dev-node" not in box.names("/")
+
+
+def test_a_directory_that_becomes_a_link(images, bad, ref):
+    """The second entry of that name is a link out; what follows lands where a program inside would find it."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for path, kind, target, text in [("etc", tarfile.DIRTYPE, "", b""), ("d", tarfile.DIRTYPE, "", b""), ("d/f", tarfile.REGTYPE, "", b"1"),
+                                         ("d", tarfile.SYMTYPE, "../../../../etc", b""), ("d/slipped", tarfile.REGTYPE, "", b"2"),
+                                         ("d/.wh.f", tarfile.REGTYPE, "", b"")]:
+            info = tarfile.TarInfo(path)
+            info.type, info.linkname, info.size, info.mode = kind, target, len(text), 0o755
+            tar.addfile(info, io.BytesIO(text))
+    bad.image = Image([out.getvalue()])
+    op = images.wait(images.begin_pull(ref))
+    if op["state"] == "failed":         # a directory with files in it is not thrown away for a link
+        assert op["error"]["code"] == "invalid_argument" and "'d'" in op["error"]["message"], op
+        return
+    with images.box(op["image"]) as box:
+        assert box.read("/etc/slipped") == b"2" and "slipped" in box.names("/etc")
 
 
 def test_cut_archives(images, bad, ref):

@@ -190,11 +190,16 @@ def test_a_pull_that_is_killed_goes_on(registry, make_daemon):
     daemon.let_up()
     ended = images.wait(op)
     assert ended["state"] == "failed" and "restarted" in ended["error"]["message"], ended
-    have = len(complete()) - before
+    there = {p.name for p in complete()}
+    have = len(there) - before
     assert have >= 3
+    asked = len(registry.blob_requests("big"))
     op = images.wait(images.begin_pull(ref, refresh=True))
     assert op["state"] == "succeeded", op
     assert sum("is there already" in line for line in images.log(op)) >= have
+    again = registry.blob_requests("big")[asked:]
+    assert 0 < len(again) <= 20 - have + 1, again       # and the configuration
+    assert not {d.split(":")[1] for d in again} & there, "what was complete came again"
     with images.box(op["image"]) as box:
         assert box.read("/d19/f9") == bytes([20, 9]) * 100_000 and box.read("/d0/f0") == bytes([1, 0]) * 100_000
     assert images.staged() == []

@@ -1,0 +1,114 @@
+"""
+Credentials in all forms, and ways to a registry: basic, the forms of a docker config.json, a proxy and hosts that are reached without it, mirrors.
+"""
+
+import http.server
+import json
+import threading
+
+import helpers
+import pytest
+from hostile import Hostile
+from registry import Image, free_port, tar_of
+
+
+@pytest.fixture(scope="module")
+def server(hostile):
+    s = Hostile(hostile)
+    yield s
+    s.stop()
+
+
+@pytest.fixture
+def bad(server, image_daemon):
+    server.reset()
+    yield server
+    image_daemon.registry_auth.write_text("{}")
+
+
+def image(text):
+    return Image([tar_of({"f": text.encode()})])
+
+
+def test_basic(images, bad):
+    bad.image, bad.basic = image("basic"), "Basic " + helpers.b64("me:pass:word")
+    ref = f"{bad.host}/basic/x:1"
+    images.pull_fails(ref, "permission_denied", "without credentials")
+    images.pull_fails(ref, "permission_denied", "for these credentials", username="me", password="wrong")
+    assert images.pull(ref, username="me", password="pass:word")["digest"] == bad.image.digest
+    assert "pass:word" not in images.api.get("/v1/operations").text
+
+
+@pytest.mark.parametrize("key,entry", [
+    ("{host}", {"auth": helpers.b64("u:s3cret")}),
+    ("http://{host}", {"username": "u", "password": "s3cret"}),
+    ("https://{host}/v1/", {"auth": helpers.b64("u:s3cret"), "email": "x@example"}),
+    ("{host}", {"auth": "", "username": "u", "password": "s3cret"}),
+], ids=["auth", "fields", "url", "empty-auth"])
+def test_forms_of_the_file(images, bad, image_daemon, request, key, entry):
+    bad.image, bad.basic = image(request.node.name), "Basic " + helpers.b64("u:s3cret")
+    image_daemon.registry_auth.write_text(json.dumps({"auths": {"other.example": {"auth": helpers.b64("a:b")}, key.format(host=bad.host): entry}}))
+    name = request.node.name.split("[")[1].rstrip("]")
+    assert images.pull(f"{bad.host}/file/{name}:1")["digest"] == bad.image.digest
+
+
+@pytest.mark.parametrize("text", ["not json", json.dumps({"auths": {"HOST": {"auth": "%%%"}}}), json.dumps({"auths": {"HOST": {"auth": "bm9jb2xvbg=="}}})],
+                         ids=["json", "base64", "no-colon"])
+def test_a_file_that_is_wrong(images, bad, image_daemon, text):
+    bad.image = image("wrong file")
+    image_daemon.registry_auth.write_text(text.replace("HOST", bad.host))
+    r = images.api.post("/v1/images:pull", json={"ref": f"{bad.host}/wrong/file:1"})
+    assert r.status_code >= 400 and "registry credentials" in r.json()["error"]["message"], r.text
+    assert bad.requests == []
+
+
+class Proxy:
+    """Knows every name: all of it is one registry."""
+
+    def __init__(self, registry):
+        self.asked = []
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *args):
+                pass
+
+            def do_GET(self):
+                outer.asked.append(self.path)
+                self.path = "/" + self.path.split("://", 1)[1].split("/", 1)[1]
+                registry.handle(self)
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+
+def test_a_proxy_and_mirrors(make_daemon):
+    far, near = Hostile(free_port()), Hostile(free_port())
+    proxy = Proxy(far)
+    silent = free_port()
+    daemon = make_daemon(registry_proxy=proxy.url, registry_no_proxy="127.0.0.1",
+                         registry_insecure=f"far.example {near.host} 127.0.0.1:{silent}",
+                         registry_mirrors=f"many.example=127.0.0.1:{silent} many.example={near.host} far.example={near.host}")
+    images = helpers.Images(daemon)
+    try:
+        far.image, near.image = image("behind the proxy"), image("near")
+        # The first mirror does not answer, the second has it.
+        assert images.pull("many.example/a/b:1")["digest"] == near.image.digest
+        assert proxy.asked == []
+        assert images.pull(f"{near.host}/direct:1", name="direct")["digest"] == near.image.digest
+        # A mirror that lacks it: the registry itself, by the proxy, with the user's credentials, which the mirror did not see.
+        near.reset()
+        near.on_manifest = lambda rq: near.send(rq, 404, b"{}") or True
+        far.basic = "Basic " + helpers.b64("u:p")
+        assert images.pull("far.example/a/b:1", username="u", password="p")["digest"] == far.image.digest
+        assert proxy.asked and all(path.startswith("http://far.example/v2/a/b/") for path in proxy.asked)
+        assert near.requests and not any("Authorization" in headers for _, headers in near.requests)
+    finally:
+        for server in (far, near):
+            server.stop()
+        proxy.server.shutdown()
+        proxy.server.server_close()
