@@ -83,21 +83,21 @@ def test_too_little_memory(images):
     assert live(images) == []
 
 
+@pytest.mark.long
 def test_a_flood_keeps_its_end(images):
+    """UR-098: what is left out is said, by the sandbox that keeps so much or by the log, and the end is there."""
     op = build_fails(images, "FROM base\nRUN yes 0123456789012345678901234567890123456789012345678901234567890123456789 | head -n 1200000; echo the end; exit 4\n",
                      "conflict", "exit code 4")
-    r = images.api.get(f"/v1/operations/{op['id']}/log", params={"limit": 1}).json()
-    first = r["items"][0]["seq"]
-    last = []
-    after = 900000
+    lines, after = [], 0
     while True:
         r = images.api.get(f"/v1/operations/{op['id']}/log", params={"after": after, "limit": 1000}).json()
         if not r["items"]:
             break
-        last += [line["text"] for line in r["items"]]
+        lines += [line["text"] for line in r["items"]]
         after = r["items"][-1]["seq"]
-    assert first == 1 and last[-2] == "the end" and last[-1].startswith("failed: "), last[-3:]
-    assert any("left out" in line for line in last)
+    assert len(lines) < 1200000 and lines[0].startswith("step 1/")
+    assert lines[-2] == "the end" and lines[-1].startswith("failed: "), lines[-3:]
+    assert any("left out" in line for line in lines)
 
 
 def test_the_same_build_at_once(images):
