@@ -155,7 +155,8 @@ static int read_secret(const char *text, json_t *into, struct err *e)
 
     if (eq == NULL)
         return secret_of_variable(text, text, into, e);
-    auto_free char *id = part_of(text, "id"), *src = part_of(text, "src"), *source = part_of(text, "source"), *env = part_of(text, "env");
+    auto_free char *id = part_of(text, "id"), *src = part_of(text, "src"), *source = part_of(text, "source");
+    auto_free char *env = part_of(text, "env");
     if (strncmp(text, "id=", 3) == 0 || strncmp(text, "type=", 5) == 0) {
         if (id == NULL)
             return err_set(e, ERR_INVALID, "option --secret has no id");
@@ -211,7 +212,8 @@ static int build(const struct build_args *a, const char *dir, struct err *e)
     auto_free char *file = a->file != NULL ? mem_strdup(a->file) : mem_printf("%s/Dockerfile", dir);
     json_t *operation = NULL;
 
-    if (read_dockerfile(file, body, e) < 0 || fill(a, body, e) < 0 || client_init(&cl, e) < 0 || upload(&cl, dir, file, body, e) < 0 ||
+    if (read_dockerfile(file, body, e) < 0 || fill(a, body, e) < 0 || client_init(&cl, e) < 0 ||
+        upload(&cl, dir, file, body, e) < 0 ||
         client_json(&cl, "POST", "/v1/builds", body, &operation, e) < 0 ||
         operation_follow(&cl, operation, a->quiet, &operation, e) < 0)
         return -1;

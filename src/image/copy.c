@@ -426,7 +426,8 @@ static int copy_mount(struct copy *c, const char *dest, bool is_there, const str
         if (r < 0)
             return -1;
         if (r == 0)
-            return err_set(e, ERR_NOT_FOUND, "there is no '%.200s' in the source", c->rq->items[0]);
+            return err_set(e, ERR_NOT_FOUND, "there is no '%.200s' in the %s", c->rq->items[0],
+                           c->rq->is_context ? "build context" : "source");
     }
     if (is_there && S_ISDIR(below->st_mode) != S_ISDIR(st.st_mode))
         return err_set(e, ERR_INVALID, "'/%.200s' is %s directory in the image, and the source is %s", dest,
@@ -481,7 +482,7 @@ static int prepare(struct copy *c, struct err *e)
         return -1;
     if (rq->owner[0] != '\0' && copy_owner(&c->base, rq->owner, &c->uid, &c->gid, e) < 0)
         return -1;
-    if (rq->is_context)
+    if (rq->is_context && !rq->keep_ignored)
         c->ignore = chain_read(&c->source, ".dockerignore", IGNORE_MAX, &c->ignore_len);
     return 0;
 }

@@ -1,8 +1,8 @@
 /*
  * fold.c - what a sandbox has written becomes a layer
  *
- * Reads the upper directory of an ended sandbox by the mount that the keeper gave: names, links and contents of a stranger, taken one by one
- * and never followed. Whiteouts and opaque directories keep their meaning.
+ * Reads the upper directory of an ended sandbox by the mount that the keeper gave: names, links and contents of a
+ * stranger, taken one by one and never followed. Whiteouts and opaque directories keep their meaning.
  */
 #include "image/fold.h"
 

@@ -225,6 +225,7 @@ size_t image_copy_encode(const struct image_copy *m, void *out, size_t size)
     wire_init(&w, out, size);
     wire_put_bool(&w, m->keep_owner);
     wire_put_bool(&w, m->is_context);
+    wire_put_bool(&w, m->keep_ignored);
     wire_put_bool(&w, m->extract);
     wire_put_bool(&w, m->dest_is_dir);
     wire_put_bool(&w, m->replace);
@@ -254,6 +255,7 @@ int image_copy_decode(struct image_copy *ret, const void *p, size_t n)
     wire_read(&r, p, n);
     ret->keep_owner = wire_get_bool(&r);
     ret->is_context = wire_get_bool(&r);
+    ret->keep_ignored = wire_get_bool(&r);
     ret->extract = wire_get_bool(&r);
     ret->dest_is_dir = wire_get_bool(&r);
     ret->replace = wire_get_bool(&r);

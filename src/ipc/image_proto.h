@@ -67,6 +67,7 @@ struct image_fold {
 struct image_copy {
     bool keep_owner;            /* files keep theirs; else they are `owner`'s */
     bool is_context;            /* a .dockerignore at the root of the source counts */
+    bool keep_ignored;          /* it does not */
     bool extract;               /* archives are unpacked */
     bool dest_is_dir;
     bool replace;               /* what is at dest is hidden; one item at most: a directory's content or a file */

@@ -141,6 +141,7 @@ static int fill_copy(const Quicksand__Node__ImageCopyRequest *rq, struct image_c
 {
     m->keep_owner = rq->keep_owner;
     m->is_context = rq->is_context;
+    m->keep_ignored = rq->keep_ignored;
     m->extract = rq->extract;
     m->dest_is_dir = rq->dest_is_dir;
     m->replace = rq->replace;

@@ -86,6 +86,9 @@ def test_what_is_ignored_is_not_sent(cli, images, image_daemon, tmp_path):
     for path in (image_daemon.data_dir / "layers").rglob("*"):
         if path.is_file() and not path.is_symlink() and path.stat().st_size < 1000:
             assert word.encode() not in path.read_bytes()
+    (tmp_path / "other2").write_text("FROM base\nCOPY deep /\n")
+    (tmp_path / "other2.dockerignore").write_text("deep\n")
     (tmp_path / "other.dockerignore").write_text("*\n!-dash\n")
+    assert "no 'deep' in the build context" in cli("build", "-f", "other2", ".", code=1).stderr
     image = images.get(cli("build", "-f", "other", ".").stdout.strip())
     assert sh(images, image, "ls -A /c") == "-dash\n"

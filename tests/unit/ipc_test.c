@@ -58,7 +58,7 @@ CODEC(image_unpack, 1, 2)
 CODEC(image_progress, 3, 4)
 CODEC(image_done, 1, "bad entry", "abc", 5, 6, "a/b", 1)
 CODEC(image_fold, .max_bytes = 1, .max_files = 2, .nexclude = 2, .exclude = {"proc", "a/b"}, .only = "a", .nstubs = 1, .stubs = {"a"})
-CODEC(image_copy, .keep_owner = true, .extract = true, .replace = true, .mode = 0640, .owner = "a:b", .dest = "/x", .nsource = 2,
+CODEC(image_copy, .keep_owner = true, .keep_ignored = true, .extract = true, .replace = true, .mode = 0640, .owner = "a:b", .dest = "/x", .nsource = 2,
       .nbase = 1, .source = {LAYER "0", LAYER "1"}, .base = {LAYER "2"}, .nitems = 1, .items = {"*.c"}, .ntexts = 1,
       .texts = {{"EOF", "text", 4}}, .max_bytes = 3, .max_files = 4)
 CODEC(keeper_create, "sb-1", "host", 2, {"aa", "bb"}, "im-1", {1000, 100, 1ULL << 40, 1 << 20, 64, 7}, 5, -6, 7, 8, 9,

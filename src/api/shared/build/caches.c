@@ -1,9 +1,9 @@
 /*
  * caches.c - what --mount=type=cache keeps from build to build
  *
- * A cache is one layer with its files at the root, named by a row of build_steps. A RUN works on a copy of it; what it has changed is laid over
- * the cache as it is then, so that of two that share it none loses the other's files. Rows that nobody used for long go with those of
- * steps.
+ * A cache is one layer with its files at the root, named by a row of build_steps. A RUN works on a copy of it; what it
+ * has changed is laid over the cache as it is then, so that of two that share it none loses the other's files. Rows that
+ * nobody used for long go with those of steps.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "core/image.h"
 
-/* --- locks ------------------------------------------------------------------------------------------------------------------- */
+/* --- locks ---------------------------------------------------------------------------------------------------------------- */
 
 /* Who uses which cache, and who waits for one: the builds of this process are all there are. */
 static struct use {
@@ -114,7 +114,7 @@ void cache_unlock_all(struct run *r)
         wake();
 }
 
-/* --- keeping ----------------------------------------------------------------------------------------------------------------- */
+/* --- keeping -------------------------------------------------------------------------------------------------------------- */
 
 static void keep_next(struct run *r);
 

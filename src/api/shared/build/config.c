@@ -221,7 +221,8 @@ static int healthcheck(struct build *b, const struct df_instruction *in, struct 
             df_done(&one);
             return df_fail(in, e, "it is followed by CMD or NONE");
         }
-        json_t *test = one.list[0].json != NULL ? json_pack("[s]", "CMD") : json_pack("[s, o]", "CMD-SHELL", js_string_lossy(one.list[0].text));
+        json_t *test = one.list[0].json != NULL ? json_pack("[s]", "CMD")
+                                                : json_pack("[s, o]", "CMD-SHELL", js_string_lossy(one.list[0].text));
         if (one.list[0].json != NULL)
             (void)json_array_extend(test, one.list[0].json);
         (void)json_object_set_new(check, "Test", test);

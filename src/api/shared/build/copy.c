@@ -38,8 +38,8 @@ static void on_copied(void *ctx, const ProtobufCMessage *reply, const struct err
     build_step_done(b);
 }
 
-void build_copy_call(struct build *b, Quicksand__Node__ImageCopyRequest *rq, const json_t *source, const json_t *onto, node_reply_fn fn,
-                     void *ctx)
+void build_copy_call(struct build *b, Quicksand__Node__ImageCopyRequest *rq, const json_t *source, const json_t *onto,
+                     node_reply_fn fn, void *ctx)
 {
     auto_free char **from = strings(source), **to = strings(onto);
 
@@ -101,7 +101,8 @@ static int octal(const struct df_instruction *in, const char *text, int32_t *ret
 }
 
 /* Where the files come from: a stage, an image that is here, or the context. */
-int build_find_source(struct build *b, const struct df_instruction *in, const char *from, json_t **ret, bool *ret_context, struct err *e)
+int build_find_source(struct build *b, const struct df_instruction *in, const char *from, json_t **ret, bool *ret_context,
+                      struct err *e)
 {
     auto_image_row row = {0};
     struct err ignored;
@@ -224,7 +225,9 @@ static int send_copy(struct build *b, const struct df_instruction *in, const jso
         rq.dest_is_dir = dest[n - 1] == '/' || strcmp(dest, ".") == 0 || (n > 1 && strcmp(dest + n - 2, "/.") == 0) ||
                          parts.nitems + parts.ntexts > 1;
         rq.keep_owner = !is_context;
-        rq.is_context = is_context && !b->whole_context;
+        rq.is_context = is_context;
+        rq.has_keep_ignored = true;
+        rq.keep_ignored = b->whole_context;
         rq.extract = in->kind == DF_ADD;
         rq.items = parts.items;
         rq.n_items = parts.nitems;

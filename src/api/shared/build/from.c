@@ -1,5 +1,6 @@
 /*
- * from.c - FROM: another stage, nothing, an image that is here, or one that is pulled; images that COPY and mounts take files from
+ * from.c - FROM: another stage, nothing, an image that is here, or one that is pulled; images that COPY and mounts take
+ * files from
  */
 #include <string.h>
 
@@ -40,7 +41,8 @@ static int take_base(struct build *b, const char *id_or_name, struct err *e)
         json_decref(layers);
         return err_wrap(e, "image %s", row.id);
     }
-    json_t *config = json_is_object(json_object_get(whole, "config")) ? json_deep_copy(json_object_get(whole, "config")) : json_object();
+    const json_t *own = json_object_get(whole, "config");
+    json_t *config = json_is_object(own) ? json_deep_copy(own) : json_object();
     if (row.workdir != NULL)
         (void)json_object_set_new(config, "WorkingDir", json_string(row.workdir));
     if (row.user != NULL)
@@ -113,7 +115,7 @@ int build_from(struct build *b, const struct df_instruction *in, struct err *e)
     return pull_base(b, name, e);
 }
 
-/* --- images that files are taken from -------------------------------------------------------------------------------------------- */
+/* --- images that files are taken from ------------------------------------------------------------------------------------- */
 
 /* From here on the name stands for it; the instruction is begun again. */
 static void on_source_pulled(void *ctx, const char *image, const struct err *e)

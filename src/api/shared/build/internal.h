@@ -98,10 +98,11 @@ int build_copy(struct build *b, const struct df_instruction *in, struct err *e);
 /* What is made of it belongs to `owner` (NULL = root). */
 int build_make_dir(struct build *b, const char *path, const char *owner, struct err *e);
 /* Files of `source` (layers, NULL = none) on top of `onto`, as the image role copies them. */
-void build_copy_call(struct build *b, Quicksand__Node__ImageCopyRequest *rq, const json_t *source, const json_t *onto, node_reply_fn fn,
-                     void *ctx);
+void build_copy_call(struct build *b, Quicksand__Node__ImageCopyRequest *rq, const json_t *source, const json_t *onto,
+                     node_reply_fn fn, void *ctx);
 /* The layers that a from names: a stage, an image that is here, or (NULL) the context; the caller's. */
-int build_find_source(struct build *b, const struct df_instruction *in, const char *from, json_t **ret, bool *ret_context, struct err *e);
+int build_find_source(struct build *b, const struct df_instruction *in, const char *from, json_t **ret, bool *ret_context,
+                      struct err *e);
 /* All layers of the stage into one. */
 int build_flatten(struct build *b, struct err *e);
 /* run.c */

@@ -58,7 +58,8 @@ static int read_bool(const struct df_instruction *in, const struct option *o, bo
     return 0;
 }
 
-static int read_number(const struct df_instruction *in, const struct option *o, int base, unsigned long most, unsigned long *ret, struct err *e)
+static int read_number(const struct df_instruction *in, const struct option *o, int base, unsigned long most, unsigned long *ret,
+                       struct err *e)
 {
     char *end = NULL;
 
@@ -154,7 +155,8 @@ static int read_type(const struct df_instruction *in, const char *value, struct 
             if (o.value != NULL && strcmp(o.value, "ssh") == 0)
                 r = df_fail(in, e, "--mount=type=ssh: builds have no agent; give the key as a secret");
             else if (i == array_len(names))
-                r = df_fail(in, e, "--mount is of type bind, cache, tmpfs or secret, not '%.40s'", o.value != NULL ? o.value : "");
+                r = df_fail(in, e, "--mount is of type bind, cache, tmpfs or secret, not '%.40s'",
+                            o.value != NULL ? o.value : "");
         }
         free(o.key);
         free(o.value);

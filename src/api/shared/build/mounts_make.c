@@ -111,7 +111,9 @@ static void send(struct run *r, struct mount *m)
     rq.dest = dest;
     rq.has_replace = rq.has_keep_owner = rq.has_is_context = true;
     rq.replace = m->type != MOUNT_SECRET;
-    rq.is_context = is_context && !r->build->whole_context;
+    rq.is_context = is_context;
+    rq.has_keep_ignored = true;
+    rq.keep_ignored = r->build->whole_context;
     rq.keep_owner = !is_context;
     if (content != NULL) {
         rq.items = &m->source;
@@ -165,7 +167,7 @@ void mounts_make(struct run *r, void (*then)(struct run *r))
     make_next(r);
 }
 
-/* --- folding ------------------------------------------------------------------------------------------------------------------- */
+/* --- folding -------------------------------------------------------------------------------------------------------------- */
 
 /* Directories that were made for a mount: parts of its path between what was there and the target. */
 static void add_stubs(const struct mount *m, char **list, size_t *n, size_t most)
@@ -201,7 +203,8 @@ void mounts_fold(struct run *r, const struct mount *only, node_reply_fn fn)
     rq.has_max_bytes = rq.has_max_files = true;
     rq.max_bytes = IMAGE_BYTES_MAX;
     rq.max_files = IMAGE_FILES_MAX;
-    r->build->call = node_unary(r->build->core, "ImageFold", &rq.base, &quicksand__node__layer__descriptor, FOLD_TIMEOUT_MS, true, fn, r);
+    r->build->call = node_unary(r->build->core, "ImageFold", &rq.base, &quicksand__node__layer__descriptor, FOLD_TIMEOUT_MS,
+                                true, fn, r);
     for (size_t i = 0; i < nstubs; i++)
         free(stubs[i]);
 }

@@ -1,8 +1,8 @@
 /*
  * recover.c - what builds of an earlier process left: sandboxes and image rows of their steps, layers that nothing names
  *
- * Their operations are failed already and say so (core/operation.c). Results of steps that had ended are known under their keys, so the same
- * build goes on where the other broke off.
+ * Their operations are failed already and say so (core/operation.c). Results of steps that had ended are known under
+ * their keys, so the same build goes on where the other broke off.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /*
  * run.c - RUN: a sandbox runs the command; what it wrote becomes a layer
  *
- * In order: mounts that the key needs, the key, what is known under it, the other mounts, the sandbox, its layer, what its caches hold
- * now. Whatever happens, sandbox and row are removed before the step is over.
+ * In order: mounts that the key needs, the key, what is known under it, the other mounts, the sandbox, its layer, what
+ * its caches hold now. Whatever happens, sandbox and row are removed before the step is over.
  */
 #include "api/shared/build/run.h"
 
@@ -17,7 +17,7 @@
 #define FOLD_RETRY_MS 100
 #define FOLD_TRIES 300                  /* dying processes may hold the groups for a while */
 
-/* --- the end ---------------------------------------------------------------------------------------------------------------- */
+/* --- the end -------------------------------------------------------------------------------------------------------------- */
 
 static void run_free(struct run *r)
 {
@@ -37,7 +37,8 @@ static void finish(struct run *r)
 
     if (r->image[0] != '\0')
         (void)image_remove(b->core, r->image, &ignored);
-    if (failure.code == ERR_OK && !r->is_known && store_step_put(core_store(b->core), b->key, r->layer, clock_wall_us(), &ignored) < 0)
+    if (failure.code == ERR_OK && !r->is_known &&
+        store_step_put(core_store(b->core), b->key, r->layer, clock_wall_us(), &ignored) < 0)
         log_warn("build.step", "key=%.12s could not be kept", b->key);
     if (failure.code == ERR_OK)
         build_add_layer(b, r->layer, r->bytes, r->files, r->is_known);
@@ -65,7 +66,7 @@ void run_end(struct run *r)
         finish(r);
 }
 
-/* --- the layer --------------------------------------------------------------------------------------------------------------- */
+/* --- the layer ------------------------------------------------------------------------------------------------------------ */
 
 static void on_folded(void *ctx, const ProtobufCMessage *reply, const struct err *e)
 {
@@ -100,7 +101,8 @@ static void judge(struct run *r)
     else if (r->failure.code != ERR_OK)
         ;                               /* of the sandbox, not of the command */
     else if (strcmp(r->reason, "timeout") == 0 || strcmp(r->reason, "deadline") == 0)
-        (void)err_set(&r->failure, ERR_TIMEOUT, "the command did not end within %lld s", (long long)(r->build->step_timeout_ms / 1000));
+        (void)err_set(&r->failure, ERR_TIMEOUT, "the command did not end within %lld s",
+                      (long long)(r->build->step_timeout_ms / 1000));
     else if (r->signal != 0)
         (void)err_set(&r->failure, ERR_CONFLICT, "the command was killed by signal %d (%s)", r->signal, r->reason);
     else if (r->code != 0)
@@ -111,7 +113,7 @@ static void judge(struct run *r)
         fold(r);
 }
 
-/* --- begin -------------------------------------------------------------------------------------------------------------------- */
+/* --- begin ---------------------------------------------------------------------------------------------------------------- */
 
 static int insert_row(struct run *r, struct err *e)
 {

@@ -1,8 +1,9 @@
 /*
  * run.h - what the files of RUN share
  *
- * run.c begins and ends a step; run_spec.c makes command, environment and key out of the instruction; mounts.c reads --mount; mounts_make.c
- * makes the layers that stand for them; caches.c keeps what is in caches; run_box.c is the sandbox of the step.
+ * run.c begins and ends a step; run_spec.c makes command, environment and key out of the instruction; mounts.c reads
+ * --mount; mounts_make.c makes the layers that stand for them; caches.c keeps what is in caches; run_box.c is the
+ * sandbox of the step.
  */
 #ifndef QS_API_SHARED_BUILD_RUN_H
 #define QS_API_SHARED_BUILD_RUN_H
@@ -19,8 +20,8 @@ enum mount_type { MOUNT_BIND, MOUNT_CACHE, MOUNT_TMPFS, MOUNT_SECRET };
 enum mount_sharing { SHARING_SHARED, SHARING_PRIVATE, SHARING_LOCKED };
 
 /*
- * A layer on top of the stage's that hides what is at the target; whatever the step writes there is left out of its layer. Of a secret
- * in a file the layer has the directory alone: the file is written into the sandbox.
+ * A layer on top of the stage's that hides what is at the target; whatever the step writes there is left out of its layer.
+ * Of a secret in a file the layer has the directory alone: the file is written into the sandbox.
  */
 struct mount {
     enum mount_type type;
@@ -80,7 +81,8 @@ int mount_read(struct build *b, const struct df_instruction *in, const char *val
 void mount_done(struct mount *m);
 json_t *mount_key(const struct mount *m);
 
-/* mounts_make.c: makes the layers of binds, or, once the step has a key, those of all others; then r->then, or run_end with the failure. */
+/* mounts_make.c: makes the layers of binds, or, once the step has a key, those of all others; then r->then, or run_end with the
+ * failure. */
 void mounts_make(struct run *r, void (*then)(struct run *r));
 json_t *mounts_layers(const struct run *r);             /* with those of the stage, top first; the caller's */
 /* The folding of one tree of the sandbox: everything but the mounts, or (only != NULL) one of them. */

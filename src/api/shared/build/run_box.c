@@ -1,8 +1,9 @@
 /*
  * run_box.c - the sandbox of a RUN, from its creation to the end of the command
  *
- * The command is the entry point, unless secrets have to be in files before it begins: then the sandbox idles, the file helper writes them, the
- * command is an exec, and the sandbox is ended when that has ended. Output goes to the log as it comes.
+ * The command is the entry point, unless secrets have to be in files before it begins: then the sandbox idles, the file
+ * helper writes them, the command is an exec, and the sandbox is ended when that has ended. Output goes to the log as it
+ * comes.
  */
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +39,7 @@ static void box_fail(struct run *r, const struct err *e)
     box_over(r);
 }
 
-/* --- output ------------------------------------------------------------------------------------------------------------------ */
+/* --- output --------------------------------------------------------------------------------------------------------------- */
 
 static void flush_line(struct run *r, int i, bool even_empty)
 {
@@ -113,7 +114,7 @@ static void read_output(struct run *r, const char *exec)
         r->readers[i] = exec_reader_new(r->build->core, r->sandbox, exec, i + 1, 0, true, &reader_ops[i], r);
 }
 
-/* --- the end of the sandbox ---------------------------------------------------------------------------------------------------- */
+/* --- the end of the sandbox ----------------------------------------------------------------------------------------------- */
 
 static void ask_for_end(struct run *r);
 
@@ -153,7 +154,7 @@ static void ask_for_end(struct run *r)
     loop_defer(core_loop(r->build->core), on_ask, r);
 }
 
-/* --- a command beside the entry point ------------------------------------------------------------------------------------------- */
+/* --- a command beside the entry point ------------------------------------------------------------------------------------- */
 
 static void ask_exec(struct run *r, node_reply_fn fn)
 {
@@ -247,7 +248,7 @@ static void start_command(struct run *r)
                                 on_command_started, r);
 }
 
-/* --- secrets in files ------------------------------------------------------------------------------------------------------------- */
+/* --- secrets in files ----------------------------------------------------------------------------------------------------- */
 
 static void on_written(void *ctx, const ProtobufCMessage *reply, const struct err *e)
 {
@@ -294,8 +295,8 @@ static char *secrets_text(const struct run *r)
         if (m->type != MOUNT_SECRET || !m->is_made)
             continue;
         auto_free char *path = mem_printf("/%s", m->path), *mode = mem_printf("%04o", (unsigned)m->mode);
-        (void)json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "op", "write", "path", path, "text", m->secret, "mode",
-                                                    mode, "uid", (json_int_t)m->uid, "gid", (json_int_t)m->gid));
+        (void)json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "op", "write", "path", path, "text",
+                                                    m->secret, "mode", mode, "uid", (json_int_t)m->uid, "gid", (json_int_t)m->gid));
     }
     return js_text(list, false);
 }
@@ -347,7 +348,7 @@ static void write_files(struct run *r)
                                 on_helper_started, r);
 }
 
-/* --- begin ------------------------------------------------------------------------------------------------------------------------- */
+/* --- begin ---------------------------------------------------------------------------------------------------------------- */
 
 static void on_created(void *ctx, const struct sandbox *sb, const struct err *e)
 {

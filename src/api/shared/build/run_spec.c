@@ -22,7 +22,8 @@ static json_t *command_of(struct build *b, const struct df_instruction *in)
     bool alone = script != NULL && strncmp(in->text, "<<", 2) == 0 && strpbrk(in->text, " \t;|&>") == NULL;
     if (alone && strncmp(script, "#!", 2) == 0) {
         /* Its own interpreter: a file, for as long as it runs. */
-        (void)buf_addf(&text, "f=$(mktemp) && cat >\"$f\" <<'__END_OF_SCRIPT__' && chmod 700 \"$f\"\n%s__END_OF_SCRIPT__\n", script);
+        (void)buf_addf(&text, "f=$(mktemp) && cat >\"$f\" <<'__END_OF_SCRIPT__' && chmod 700 \"$f\"\n%s__END_OF_SCRIPT__\n",
+                       script);
         (void)buf_adds(&text, "\"$f\"; r=$?; rm -f \"$f\"; exit $r");
     } else if (alone) {
         (void)buf_adds(&text, script);
@@ -51,8 +52,8 @@ static json_t *environment(struct build *b)
 /* Given without an ARG they are for RUN alone: they say how to get out here, and change nothing of what comes of it. */
 static void add_proxies(const struct build *b, json_t *env)
 {
-    static const char *const names[] = {"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "FTP_PROXY", "ftp_proxy", "NO_PROXY",
-                                        "no_proxy", "ALL_PROXY", "all_proxy"};
+    static const char *const names[] = {"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "FTP_PROXY", "ftp_proxy",
+                                        "NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy"};
 
     for (size_t i = 0; i < array_len(names); i++) {
         json_t *given = json_object_get(b->given_args, names[i]);
@@ -81,7 +82,8 @@ static int read_network(struct run *r, struct err *e)
 char *run_key(const struct run *r)
 {
     const struct stage *s = build_stage(r->build);
-    auto_json *o = json_pack("{s:s, s:O, s:O, s:O}", "version", BUILD_VERSION, "layers", s->layers, "argv", r->argv, "env", r->env);
+    auto_json *o = json_pack("{s:s, s:O, s:O, s:O}", "version", BUILD_VERSION, "layers", s->layers, "argv", r->argv, "env",
+                             r->env);
     json_t *mounts = json_array();
     uint8_t sum[SHA256_SIZE];
     struct sha256 hash;

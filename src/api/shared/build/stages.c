@@ -8,7 +8,7 @@
 #include "api/shared/build/internal.h"
 #include "base/mem.h"
 
-/* --- variables -------------------------------------------------------------------------------------------------------------- */
+/* --- variables ------------------------------------------------------------------------------------------------------------ */
 
 const char *build_machine(void)
 {
@@ -64,10 +64,12 @@ char *build_path(const struct stage *s, const char *path)
 
     if (*path == '/')
         return mem_strdup(path);
-    return mem_printf("%s%s%s", dir != NULL ? dir : "/", dir != NULL && dir[strlen(dir) - 1] == '/' ? "" : dir != NULL ? "/" : "", path);
+    if (dir == NULL || *dir == '\0')
+        dir = "/";
+    return mem_printf("%s%s%s", dir, dir[strlen(dir) - 1] == '/' ? "" : "/", path);
 }
 
-/* --- stages ------------------------------------------------------------------------------------------------------------------- */
+/* --- stages --------------------------------------------------------------------------------------------------------------- */
 
 struct stage *build_find_stage(struct build *b, const char *name, bool before_only)
 {
@@ -120,9 +122,9 @@ static int global_arg(struct build *b, const struct df_instruction *in, struct e
 
 static bool is_stage_name(const char *name)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-
-    return strchr(letters, *name) != NULL && name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")] == '\0';
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    return *name != '\0' && strchr(LETTERS, *name) != NULL && name[strspn(name, LETTERS "0123456789-_.")] == '\0';
+#undef LETTERS
 }
 
 static int add_stage(struct build *b, size_t at, struct err *e)
@@ -133,7 +135,8 @@ static int add_stage(struct build *b, size_t at, struct err *e)
         return -1;
     const char *name = json_array_size(words) == 3 ? json_string_value(json_array_get(words, 2)) : "";
     if (*name != '\0' && !is_stage_name(name))
-        return df_fail(&b->file.list[at], e, "'%.60s' is no name of a stage: a letter, then letters, digits, '-', '_' and '.'", name);
+        return df_fail(&b->file.list[at], e, "'%.60s' is no name of a stage: a letter, then letters, digits, '-', '_' and '.'",
+                       name);
     b->stages = mem_realloc(b->stages, (b->nstages + 1) * sizeof *b->stages);
     memset(&b->stages[b->nstages], 0, sizeof *b->stages);
     b->stages[b->nstages].name = mem_strdup(name);
