@@ -80,7 +80,7 @@ def new_namespace():
     pathlib.Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/ns/net").stat()
 
 
-Packet = collections.namedtuple("Packet", "proto src dst sport dport flags")
+Packet = collections.namedtuple("Packet", "proto src dst sport dport flags")   # flags: of ICMPv6 the type
 
 
 def parse(frame):
@@ -95,7 +95,7 @@ def parse(frame):
     else:
         return None
     sport, dport = struct.unpack("!HH", rest[:4]) if proto in (6, 17) and len(rest) >= 4 else (0, 0)
-    flags = rest[13] if proto == 6 and len(rest) > 13 else 0
+    flags = rest[13] if proto == 6 and len(rest) > 13 else rest[0] if proto == 58 and rest else 0
     return Packet(proto, src, dst, sport, dport, flags)
 
 
@@ -187,7 +187,7 @@ class World:
                 continue
             packet = parse(frame)
             # Neighbours find each other, and routers are looked for: no business of a sandbox.
-            if packet is None or packet.proto in (0, 2, 58):
+            if packet is None or packet.proto in (0, 2) or (packet.proto == 58 and packet.flags in range(133, 138)):
                 continue
             with self.lock:
                 self.seen.append(packet)
