@@ -109,8 +109,15 @@ static void put(struct call *c)
 
 static void apply(struct call *c)
 {
-    json_t *o = json_object();
+    struct policy_row r;
+    struct err e;
 
+    if (store_policy_get(core_store(c->core), call_param(c, "name"), 0, &r, &e) < 0) {
+        call_fail(c, &e);
+        return;
+    }
+    policy_row_done(&r);
+    json_t *o = json_object();
     set(o, "name", json_string(call_param(c, "name")));
     apply_to(c, 200, o);
 }
