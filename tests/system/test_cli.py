@@ -440,3 +440,17 @@ def test_a_port_is_opened_and_listed(cli, box):
     assert r.stdout == b"page\n", r.stderr
     assert "port" in one_line(cli("port", box, "70000"))
     assert "whole number" in one_line(cli("port", box, "http"))
+
+
+def test_create_waits_until_it_is_ready(cli):
+    serve = "import http.server, time; time.sleep(1); http.server.HTTPServer(('127.0.0.1', 8000), http.server.SimpleHTTPRequestHandler).serve_forever()"
+    for probe in ("tcp:8000", "http:8000/", '{"file": "/etc/passwd"}'):
+        i = cli("create", "--ready", probe, "python3", "-c", serve, check=0).stdout.decode().strip()
+        cli("rm", i, check=0)
+    r = cli("create", "--ready", "log:^never", "sh", "-c", "echo ever; sleep 1")
+    assert r.returncode == 1 and b"ended" in r.stderr and r.stdout.startswith(b"sb-")
+    cli("rm", r.stdout.decode().strip(), check=0)
+    for bad in ("tcp:x", "http:", "udp:1", "{", "8000"):
+        r = cli("create", "--ready", bad)
+        one_line(r)
+        assert r.returncode == 1 and b"--ready" in r.stderr and r.stdout == b""
