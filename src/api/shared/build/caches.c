@@ -82,14 +82,15 @@ static void wake(void)
 {
     for (bool again = true; again;) {
         again = false;
-        for (struct use *u = uses; u != NULL && !again; u = u->next) {
+        for (struct use *u = uses; u != NULL; u = u->next) {
             if (u->fn == NULL || !is_free(u->mount, u->run))
                 continue;
             void (*fn)(struct run *r) = u->fn;
             u->fn = NULL;
             u->mount->is_held = true;
             again = true;
-            fn(u->run);                 /* may change the list */
+            fn(u->run);                 /* may change the list: from its start again */
+            break;
         }
     }
 }
