@@ -311,6 +311,75 @@ static void what_cannot_be_declared(void **state)
     assert_int_equal(blob_parts(&row), 2);
 }
 
+static void count_image(void *ctx, const char *image)
+{
+    ++*(int *)ctx;
+    assert_string_equal(image, "im-eeeeeeeeeeeeeeeeeeeeee");
+}
+
+static void mounts_and_definitions_expire(void **state)
+{
+    struct definition_row used = {"im-dddddddddddddddddddddd", "mounted:1", "", 100, ""},
+                          unused = {"im-eeeeeeeeeeeeeeeeeeeeee", "mounted:2", "", 100, ""},
+                          other = {"im-ffffffffffffffffffffff", "built", "", 100, "im-dddddddddddddddddddddd"}, found;
+    struct image_row image = {.id = "im-dddddddddddddddddddddd", .created_us = 1, .layers = (char *)(uintptr_t)"[]",
+                              .env = (char *)(uintptr_t)"{}"};
+    auto_free char *list = NULL;
+    char id[ID_SIZE];
+    struct err e;
+    int n = 0;
+
+    assert_int_equal(store_mount_put(store, "mo-1", "", "", "[]", 100, &e), 0);
+    assert_int_equal(store_mount_put(store, "mo-2", "", "", "[]", 100, &e), 0);
+    assert_int_equal(store_mount_put(store, "mo-3", "", "named", "[]", 100, &e), 0);
+    assert_int_equal(store_mount_used(store, "mo-2", 300, &e), 0);
+    assert_int_equal(store_mount_expire(store, 200, &e), 0);
+    assert_int_equal(store_mount_get(store, "mo-1", &list, &e), -1);
+    assert_int_equal(e.code, ERR_NOT_FOUND);
+    assert_int_equal(store_mount_get(store, "mo-2", &list, &e), 0);
+    assert_int_equal(store_mount_by_name(store, "", "named", id, &e), 0);
+    assert_string_equal(id, "mo-3");
+
+    assert_int_equal(store_image_insert(store, &image, &e), 0);
+    assert_int_equal(store_image_set_used(store, image.id, 300, &e), 0);
+    assert_int_equal(store_definition_put(store, &used, &e), 0);
+    assert_int_equal(store_definition_put(store, &unused, &e), 0);
+    assert_int_equal(store_definition_put(store, &other, &e), 0);
+    assert_int_equal(store_definition_old(store, "mounted:", 200, 10, count_image, &n, &e), 0);
+    assert_int_equal(n, 1);
+    assert_int_equal(store_definition_get(store, "built", NULL, &found, &e), 0);
+    assert_string_equal(found.base, image.id);
+    assert_int_equal(store_definition_expire(store, 200, &e), 0);
+    assert_int_equal(store_definition_get(store, "built", NULL, &found, &e), 0);
+    assert_string_equal(found.image, "");       /* its image is gone */
+    assert_int_equal(store_definition_get(store, "mounted:1", NULL, &found, &e), 0);
+    assert_string_equal(found.image, image.id);
+}
+
+static void count_revision(void *ctx, const struct revision_row *r)
+{
+    int *n = ctx;
+
+    assert_int_equal(r->published_us, 30 - 10 * *n);    /* newest first */
+    ++*n;
+}
+
+static void names_of_images_have_a_history(void **state)
+{
+    struct revision_row r = {.image = "im-dddddddddddddddddddddd", .revision = "ir-1", .published_by = "me"};
+    struct err e;
+    int n = 0;
+
+    for (r.published_us = 10; r.published_us <= 30; r.published_us += 10)
+        assert_int_equal(store_revision_put(store, "tool", &r, &e), 0);
+    assert_int_equal(store_revision_put(store, "other", &r, &e), 0);
+    assert_int_equal(store_revision_list(store, "tool", 0, 10, count_revision, &n, &e), 0);
+    assert_int_equal(n, 3);
+    assert_int_equal(store_revision_remove(store, "tool", &e), 0);
+    assert_int_equal(store_revision_list(store, "tool", 0, 10, count_revision, &n, &e), 0);
+    assert_int_equal(n, 3);
+}
+
 static int judge(const struct modal *m, const char *method, char *url, int64_t now_s, int *ret_part)
 {
     char id[ID_SIZE], *query = strchr(url, '?');
@@ -356,7 +425,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(files_by_content),        TEST(a_blob_in_one_piece),     TEST(a_blob_in_parts),
-        TEST(what_is_not_sent_goes),   TEST(what_cannot_be_declared), cmocka_unit_test(urls),
+        TEST(what_is_not_sent_goes),   TEST(what_cannot_be_declared), TEST(mounts_and_definitions_expire),
+        TEST(names_of_images_have_a_history), cmocka_unit_test(urls),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
