@@ -2,9 +2,13 @@
 Fixtures of the network tests: the daemon runs in a namespace without an uplink, and `world` is all there is outside of it.
 """
 
+import concurrent.futures
+import contextlib
 import os
 import pathlib
+import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -26,6 +30,29 @@ def pytest_collection_modifyitems(config, items):
     items[:] = chosen
 
 
+def image_tar(name):
+    """The files of an image of Debian packages. They come from where this process was before: there is no way out here."""
+    def make():
+        world_module.enter(world_module.HOME)
+        return qsdaemon.packages_tar(name)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        return thread.submit(make).result()
+
+
+def begin_image(name):
+    # What goes wrong is said by the fixture, which tries again.
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        image_tar(name)
+
+
+def pytest_collection_finish(session):
+    """An image takes a minute or two to make: it is begun while other tests run."""
+    for name in {f.removesuffix("_tar") for item in session.items for f in item.fixturenames if f.endswith("_tar")}:
+        if not session.config.option.collectonly:
+            threading.Thread(target=begin_image, args=(name,), daemon=True).start()
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: takes minutes; runs with --long")
     if os.geteuid() != 0:
@@ -40,6 +67,16 @@ def world():
     home = qsdaemon.make_dir("qs-world-")
     yield world_module.World(home)
     qsdaemon.shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def clients_tar():
+    return image_tar("clients")
+
+
+@pytest.fixture(scope="session")
+def suites_tar():
+    return image_tar("suites")
 
 
 @pytest.fixture(scope="session")

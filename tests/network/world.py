@@ -80,6 +80,12 @@ def new_namespace():
     pathlib.Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/ns/net").stat()
 
 
+def enter(fd):
+    """The calling thread goes into another network namespace."""
+    if LIBC.setns(fd, CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
+
+
 Packet = collections.namedtuple("Packet", "proto src dst sport dport flags")   # flags: of ICMPv6 the type
 
 
