@@ -43,11 +43,12 @@ CHANGES = {
 NO_WAY = {
     "6to4", "appletalk", "audit", "bluetooth", "can", "compatible", "dns-any", "dns-axfr", "dns-chaos", "dns-cname",
     "dns-dot-label", "dns-https", "dns-long", "dns-notify", "dns-ptr", "dns-two", "dns-txt", "dns-txt-allowed", "dns-update",
-    "generic", "host-namespace", "ieee802154", "key", "link-local", "loopback-far", "mctp", "mdns6", "nat64", "neighbours",
+    "generic", "host-namespace", "ieee802154", "kcm", "key", "link-local", "loopback-far", "mctp", "mdns6", "nat64", "neighbours",
     "new-namespace", "new-route", "nfc", "other-namespace", "own-port", "own-port-self", "own-port-udp", "own-port6", "ppp",
     "qrtr", "raw-any", "rds", "reserved", "resolver-doh", "resolver-dot", "resolver-http", "resolver-udp-port", "routes",
     "rules", "six-header-included", "six-route-0", "six-route-2", "smc", "socks5", "source-address", "teredo", "this-net",
-    "tipc", "udp-packet-info", "udp-reserved", "udp-source", "udp-source-loopback", "unix-egress", "unix-monitor", "unix-node",
+    "tipc", "udp-packet-info", "udp-reserved", "udp-source", "udp-source-loopback", "unix-abstract", "unix-egress", "unix-journal",
+    "unix-monitor", "unix-node", "user-namespace",
     "vlan", "vsock", "x25", "xfrm", "zero",
 }
 
@@ -92,8 +93,9 @@ def test_nothing_gets_out(api, world):
 
 
 def trace(world):
+    """Something was begun; the end of a connection of the attempt before is nothing."""
     packets, names, requests = escapes(world)
-    return bool(packets or names or requests or world.requests)
+    return bool([p for p in packets if p.proto != 6 or p.flags & 0x02] or names or requests or world.requests)
 
 
 @pytest.mark.long
@@ -105,7 +107,7 @@ def test_each_gets_out_without_its_rule(api, world):
             told.update(run(api, sb, name))
             if not trace(world):
                 silent.append(name)
-        assert not silent, "\n" + "".join(told[name] if isinstance(told[name], str) and told[name].endswith("\n") else f"{name}\t{told[name]}\n" for name in silent)
+        assert not silent, "\n".join(f"{name}: {told[name]}" for name in silent)
 
 
 @pytest.mark.long
@@ -119,7 +121,7 @@ def test_each_gets_out_beside_a_sandbox(world):
         told[name] = out.stdout
         if not trace(world) and not LACKING.search(out.stdout):
             silent.append(name)
-    assert not silent, "\n" + "".join(told[name] if isinstance(told[name], str) and told[name].endswith("\n") else f"{name}\t{told[name]}\n" for name in silent)
+    assert not silent, "\n".join(f"{name}: {told[name]}" for name in silent)
 
 
 @pytest.mark.long
