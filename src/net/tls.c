@@ -10,6 +10,8 @@
 
 #include "base/mem.h"
 
+#define READ_BUFFER (64 * 1024) /* several records by one system call; released while there is nothing in it */
+
 struct net_tls {
     SSL_CTX *ctx;
     const char *alpn;           /* ours, best first; each with its length in front */
@@ -109,6 +111,7 @@ struct net_tls *net_tls_server(const char *cert_file, const char *key_file, stru
     /* The AEAD suites with forward secrecy: HTTP/2 forbids the others. */
     (void)SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20");
     SSL_CTX_set_read_ahead(ctx, 1);
+    SSL_CTX_set_default_read_buffer_len(ctx, READ_BUFFER);
     if (SSL_CTX_use_certificate_chain_file(ctx, cert_file) != 1) {
         (void)fail(e, "certificate", cert_file);
     } else if (SSL_CTX_use_PrivateKey_file(ctx, key_file, SSL_FILETYPE_PEM) != 1) {
