@@ -63,7 +63,8 @@ static void write_all(int fd, const void *p, size_t n)
 
 static struct sockaddr_in address(const char *host, const char *port)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)strtoul(port, NULL, 10))};
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)strtoul(port, NULL, 10))};
 
     if (inet_pton(AF_INET, host, &a.sin_addr) != 1)
         die(host);
@@ -100,8 +101,8 @@ static void serve_one(int fd)
     struct wish w;
 
     if (read(fd, &w, 1) != 1)
-        return;                 /* somebody looked whether we listen */
-    if (w.kind == 0x16) {       /* a record of TLS */
+        return;           /* somebody looked whether we listen */
+    if (w.kind == 0x16) { /* a record of TLS */
         uint8_t head[4];
         read_all(fd, head, sizeof head);
         take(fd, (uint64_t)head[2] << 8 | head[3]);
@@ -211,7 +212,8 @@ int main(int argc, char **argv)
     if (argc == 4 && strcmp(what, "serve") == 0)
         serve(argv[2], argv[3]);
     if (argc < 5 || (strcmp(what, "get") != 0 && strcmp(what, "put") != 0 && !is_ping)) {
-        fprintf(stderr, "usage: netload serve ADDRESS PORT | get|put|ping ADDRESS PORT NUMBER [HELLO]\n");
+        fprintf(stderr,
+                "usage: netload serve ADDRESS PORT | get|put|ping ADDRESS PORT NUMBER [HELLO]\n");
         return 2;
     }
     uint64_t n = strtoull(argv[4], NULL, 10);

@@ -13,9 +13,11 @@
 #include "base/mem.h"
 
 #define FRAME_HEAD 9
-#define FRAME_MAX 16384         /* that every peer takes */
-#define TABLE_MAX (64 * 1024)   /* more than a client may use; a larger table of ours knows all that its smaller one does */
-#define REFUSED_MAX 1000        /* streams; a client that goes on is cut */
+#define FRAME_MAX 16384 /* that every peer takes */
+#define TABLE_MAX \
+    (64 * \
+     1024) /* more than a client may use; a larger table of ours knows all that its smaller one does */
+#define REFUSED_MAX 1000 /* streams; a client that goes on is cut */
 #define AUTHORITY_MAX 512
 
 static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -25,7 +27,7 @@ static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 struct cursor {
     uint8_t head[FRAME_HEAD];
     size_t nhead;
-    uint32_t left;              /* of the payload */
+    uint32_t left; /* of the payload */
 };
 
 struct frame {
@@ -36,21 +38,21 @@ struct frame {
 struct h2_guard {
     const struct h2_guard_ops *ops;
     void *ctx;
-    bool is_other;              /* not HTTP/2 at all: passed on as it is */
+    bool is_other; /* not HTTP/2 at all: passed on as it is */
     size_t npreface;
     struct cursor client, server;
-    struct frame frame;         /* of the client's under way */
-    bool in_block;              /* its header block goes on */
+    struct frame frame; /* of the client's under way */
+    bool in_block;      /* its header block goes on */
     uint32_t block_stream;
     uint8_t block_flags;
-    struct buf block;           /* its fragments so far */
-    struct buf payload;         /* of a HEADERS or CONTINUATION frame so far */
-    uint32_t last_stream;       /* that the client opened */
-    uint32_t *refused;          /* owned, ascending */
+    struct buf block;     /* its fragments so far */
+    struct buf payload;   /* of a HEADERS or CONTINUATION frame so far */
+    uint32_t last_stream; /* that the client opened */
+    uint32_t *refused;    /* owned, ascending */
     size_t nrefused;
-    bool server_has_spoken;     /* its SETTINGS have passed: nothing may come before them */
+    bool server_has_spoken; /* its SETTINGS have passed: nothing may come before them */
     bool server_in_block;
-    struct buf late;            /* frames of ours for the client */
+    struct buf late; /* frames of ours for the client */
     nghttp2_hd_inflater *inflater;
     nghttp2_hd_deflater *deflater;
 };
@@ -64,8 +66,9 @@ struct h2_guard *h2_guard_new(const struct h2_guard_ops *ops, void *ctx)
     buf_init(&g->block, LIMIT_HTTP_HEAD);
     buf_init(&g->payload, LIMIT_HTTP_HEAD + 512);
     buf_init(&g->late, 64 * 1024);
-    if (nghttp2_hd_inflate_new(&g->inflater) != 0 || nghttp2_hd_deflate_new(&g->deflater, 4096) != 0)
-        abort();                /* memory is gone */
+    if (nghttp2_hd_inflate_new(&g->inflater) != 0 ||
+        nghttp2_hd_deflate_new(&g->deflater, 4096) != 0)
+        abort(); /* memory is gone */
     (void)nghttp2_hd_inflate_change_table_size(g->inflater, TABLE_MAX);
     return g;
 }
@@ -87,17 +90,26 @@ void h2_guard_free(struct h2_guard *g)
 
 static struct frame frame_of(const uint8_t h[FRAME_HEAD])
 {
-    return (struct frame){.len = (uint32_t)h[0] << 16 | (uint32_t)h[1] << 8 | h[2],
-                          .type = h[3],
-                          .flags = h[4],
-                          .stream = ((uint32_t)h[5] << 24 | (uint32_t)h[6] << 16 | (uint32_t)h[7] << 8 | h[8]) & 0x7fffffff};
+    return (struct frame){
+        .len = (uint32_t)h[0] << 16 | (uint32_t)h[1] << 8 | h[2],
+        .type = h[3],
+        .flags = h[4],
+        .stream = ((uint32_t)h[5] << 24 | (uint32_t)h[6] << 16 | (uint32_t)h[7] << 8 | h[8]) &
+                  0x7fffffff};
 }
 
-static void frame_put(uint8_t out[FRAME_HEAD], size_t len, uint8_t type, uint8_t flags, uint32_t stream)
+static void frame_put(uint8_t out[FRAME_HEAD], size_t len, uint8_t type, uint8_t flags,
+                      uint32_t stream)
 {
-    const uint8_t h[FRAME_HEAD] = {(uint8_t)(len >> 16),    (uint8_t)(len >> 8),     (uint8_t)len,
-                                   type,                    flags,                   (uint8_t)(stream >> 24),
-                                   (uint8_t)(stream >> 16), (uint8_t)(stream >> 8), (uint8_t)stream};
+    const uint8_t h[FRAME_HEAD] = {(uint8_t)(len >> 16),
+                                   (uint8_t)(len >> 8),
+                                   (uint8_t)len,
+                                   type,
+                                   flags,
+                                   (uint8_t)(stream >> 24),
+                                   (uint8_t)(stream >> 16),
+                                   (uint8_t)(stream >> 8),
+                                   (uint8_t)stream};
 
     memcpy(out, h, FRAME_HEAD);
 }
@@ -129,13 +141,14 @@ static bool server_is_between(const struct h2_guard *g)
     return g->server_has_spoken && g->server.nhead == 0 && !g->server_in_block;
 }
 
-static int say(struct h2_guard *g, uint8_t type, uint8_t flags, uint32_t stream, const void *p, size_t n)
+static int say(struct h2_guard *g, uint8_t type, uint8_t flags, uint32_t stream, const void *p,
+               size_t n)
 {
     uint8_t head[FRAME_HEAD];
 
     frame_put(head, n, type, flags, stream);
     if (buf_add(&g->late, head, sizeof head) < 0 || buf_add(&g->late, p, n) < 0)
-        return -EPROTO;         /* a server that says nothing, and a client that goes on */
+        return -EPROTO; /* a server that says nothing, and a client that goes on */
     if (server_is_between(g)) {
         g->ops->to_client(g->ctx, g->late.data, g->late.len);
         buf_clear(&g->late);
@@ -153,7 +166,8 @@ static int refuse(struct h2_guard *g, uint32_t stream, bool has_ended)
         return -EPROTO;
     g->refused = mem_realloc(g->refused, (g->nrefused + 1) * sizeof *g->refused);
     g->refused[g->nrefused++] = stream;
-    if (say(g, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS | NGHTTP2_FLAG_END_STREAM, stream, answer, sizeof answer) < 0)
+    if (say(g, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS | NGHTTP2_FLAG_END_STREAM, stream, answer,
+            sizeof answer) < 0)
         return -EPROTO;
     return has_ended ? 0 : say(g, NGHTTP2_RST_STREAM, 0, stream, no_error, sizeof no_error);
 }
@@ -174,12 +188,14 @@ static bool has_name(const nghttp2_nv *nv, const char *name)
 }
 
 /* Writes one field anew. What it says of the host is checked: *ret_named, *ret_ours. */
-static int take_field(struct h2_guard *g, nghttp2_nv *nv, struct buf *out, bool *ret_named, bool *ret_ours)
+static int take_field(struct h2_guard *g, nghttp2_nv *nv, struct buf *out, bool *ret_named,
+                      bool *ret_ours)
 {
     char authority[AUTHORITY_MAX];
 
     if (has_name(nv, ":authority") || has_name(nv, "host")) {
-        bool fits = nv->valuelen < sizeof authority && memchr(nv->value, '\0', nv->valuelen) == NULL;
+        bool fits =
+            nv->valuelen < sizeof authority && memchr(nv->value, '\0', nv->valuelen) == NULL;
         memcpy(authority, nv->value, fits ? nv->valuelen : 0);
         authority[fits ? nv->valuelen : 0] = '\0';
         *ret_ours = *ret_ours && g->ops->is_for_us(g->ctx, authority);
@@ -199,7 +215,8 @@ static int take_field(struct h2_guard *g, nghttp2_nv *nv, struct buf *out, bool 
 
 static void send_block(struct h2_guard *g, const struct buf *block)
 {
-    uint8_t head[FRAME_HEAD], flags = g->block_flags & NGHTTP2_FLAG_END_STREAM, type = NGHTTP2_HEADERS;
+    uint8_t head[FRAME_HEAD], flags = g->block_flags & NGHTTP2_FLAG_END_STREAM,
+                              type = NGHTTP2_HEADERS;
     size_t at = 0;
 
     do {
@@ -228,7 +245,8 @@ static int block_done(struct h2_guard *g)
         if (n < 0)
             return -EPROTO;
         p += n;
-        if ((flags & NGHTTP2_HD_INFLATE_EMIT) != 0 && take_field(g, &nv, &out, &is_named, &is_ours) < 0)
+        if ((flags & NGHTTP2_HD_INFLATE_EMIT) != 0 &&
+            take_field(g, &nv, &out, &is_named, &is_ours) < 0)
             return -EPROTO;
         if ((flags & NGHTTP2_HD_INFLATE_FINAL) != 0)
             break;
@@ -243,7 +261,7 @@ static int block_done(struct h2_guard *g)
         if (!is_named || !is_ours)
             return refuse(g, g->block_stream, has_ended);
     } else if (is_refused(g, g->block_stream)) {
-        return 0;               /* trailers */
+        return 0; /* trailers */
     }
     send_block(g, &out);
     return 0;
@@ -263,7 +281,9 @@ static int block_frame(struct h2_guard *g)
             pad = (uint8_t)p[0];
             skip = 1;
         }
-        skip += (f->flags & NGHTTP2_FLAG_PRIORITY) != 0 ? 5 : 0;    /* of an order of streams that nobody keeps any more */
+        skip += (f->flags & NGHTTP2_FLAG_PRIORITY) != 0
+                    ? 5
+                    : 0; /* of an order of streams that nobody keeps any more */
         if (skip + pad > n)
             return -EPROTO;
         g->block_stream = f->stream;
@@ -292,8 +312,9 @@ static int frame_begins(struct h2_guard *g)
 
     *f = frame_of(g->client.head);
     g->client.left = f->len;
-    if (g->in_block != (f->type == NGHTTP2_CONTINUATION) || (g->in_block && f->stream != g->block_stream) ||
-        f->type == NGHTTP2_PUSH_PROMISE || (f->type == NGHTTP2_HEADERS && f->stream % 2 == 0) ||
+    if (g->in_block != (f->type == NGHTTP2_CONTINUATION) ||
+        (g->in_block && f->stream != g->block_stream) || f->type == NGHTTP2_PUSH_PROMISE ||
+        (f->type == NGHTTP2_HEADERS && f->stream % 2 == 0) ||
         (has_block(f) && f->len > g->payload.max))
         return -EPROTO;
     if (has_block(f))
@@ -373,7 +394,8 @@ static void server_frame_ends(struct h2_guard *g)
     struct frame f = frame_of(g->server.head);
 
     g->server.nhead = 0;
-    if (f.type == NGHTTP2_HEADERS || f.type == NGHTTP2_PUSH_PROMISE || f.type == NGHTTP2_CONTINUATION)
+    if (f.type == NGHTTP2_HEADERS || f.type == NGHTTP2_PUSH_PROMISE ||
+        f.type == NGHTTP2_CONTINUATION)
         g->server_in_block = (f.flags & NGHTTP2_FLAG_END_HEADERS) == 0;
     if (f.type == NGHTTP2_SETTINGS)
         g->server_has_spoken = true;

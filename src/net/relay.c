@@ -12,23 +12,23 @@
 #include "sys/mover.h"
 
 #define CHUNK (64 * 1024)
-#define BUDGET (1024 * 1024)    /* of one direction in a turn of the loop */
-#define MUCH (32 * 1024)        /* read at once: the kernel is asked to go on */
+#define BUDGET (1024 * 1024) /* of one direction in a turn of the loop */
+#define MUCH (32 * 1024)     /* read at once: the kernel is asked to go on */
 
 /* From one side to the other. */
 struct way {
-    uint8_t *rest;              /* owned: what the other side does not take yet */
+    uint8_t *rest; /* owned: what the other side does not take yet */
     size_t len, at;
     struct mover mover;
     bool is_bulk;
-    bool eof, shut;             /* read to the end; and passed on */
+    bool eof, shut; /* read to the end; and passed on */
 };
 
 struct net_relay {
     int fd[2];
     struct loop_io *io[2];
     unsigned wants[2];
-    struct way way[2];          /* way[i] begins at fd[i] */
+    struct way way[2]; /* way[i] begins at fd[i] */
     void (*on_end)(void *ctx);
     void *ctx;
 };
@@ -128,7 +128,7 @@ static void pass_end(struct way *w, int to)
 {
     if (!w->eof || w->shut || is_full(w))
         return;
-    (void)shutdown(to, SHUT_WR);        /* fails only if the peer is gone, which reading tells */
+    (void)shutdown(to, SHUT_WR); /* fails only if the peer is gone, which reading tells */
     w->shut = true;
 }
 
@@ -138,7 +138,8 @@ static void update(struct net_relay *r)
 {
     for (int i = 0; i < 2; i++) {
         const struct way *out = &r->way[i], *in = &r->way[1 - i];
-        unsigned wants = (!is_full(out) && !out->eof ? (unsigned)LOOP_READ : 0) | (is_full(in) ? (unsigned)LOOP_WRITE : 0);
+        unsigned wants = (!is_full(out) && !out->eof ? (unsigned)LOOP_READ : 0) |
+                         (is_full(in) ? (unsigned)LOOP_WRITE : 0);
         if (wants != r->wants[i])
             loop_io_set(r->io[i], wants);
         r->wants[i] = wants;
@@ -177,7 +178,8 @@ struct net_relay *net_relay_new(struct loop *l, int a, int b, void (*on_end)(voi
 {
     struct net_relay *r = mem_zalloc(sizeof *r);
 
-    *r = (struct net_relay){.fd = {a, b}, .wants = {LOOP_READ, LOOP_READ}, .on_end = on_end, .ctx = ctx};
+    *r = (struct net_relay){
+        .fd = {a, b}, .wants = {LOOP_READ, LOOP_READ}, .on_end = on_end, .ctx = ctx};
     for (int i = 0; i < 2; i++)
         r->io[i] = loop_io_new(l, r->fd[i], LOOP_READ, on_ready, r);
     return r;

@@ -12,7 +12,8 @@
 
 struct net_relay;
 
-/* Takes both descriptors, which are non-blocking. on_end comes once, from the loop, when nothing more can pass; the owner frees it. */
+/* Takes both descriptors, which are non-blocking. on_end comes once, from the loop, when nothing more can pass; the owner
+ * frees it. */
 struct net_relay *net_relay_new(struct loop *l, int a, int b, void (*on_end)(void *ctx), void *ctx);
 void net_relay_free(struct net_relay *r);       /* cuts what is under way; accepts NULL */
 

@@ -21,15 +21,17 @@
 
 #define INTERVAL_MS 100
 #define HELPER "modal-sandbox-fs-tools"
-#define TRY_MS 30000            /* one try may take so long, if the probe does not say */
-#define SAID_MAX 1024           /* of the output of a try that failed */
-#define LOG_MAX (12 * 1024)     /* of a stream that a try looks at, as an argument; what is left is looked at by the next */
+#define TRY_MS 30000  /* one try may take so long, if the probe does not say */
+#define SAID_MAX 1024 /* of the output of a try that failed */
+#define LOG_MAX \
+    (12 * \
+     1024) /* of a stream that a try looks at, as an argument; what is left is looked at by the next */
 
 struct ready_wait {
-    struct probe *probe;        /* NULL: not (any more) in its list */
+    struct probe *probe; /* NULL: not (any more) in its list */
     struct ready_wait *next;
     struct node *node;
-    struct query *q;            /* is it there? */
+    struct query *q; /* is it there? */
     struct loop_timer *timeout;
     int64_t timeout_ms;
     char sandbox[ID_SIZE];
@@ -41,17 +43,17 @@ struct ready_wait {
 struct probe {
     struct node *node;
     char sandbox[ID_SIZE];
-    struct mon_ref ref;         /* of the try under way */
+    struct mon_ref ref; /* of the try under way */
     struct query *q, *ending;
     struct loop_timer *again;
     uint64_t interval_ms;
     uint32_t threshold, successes;
     struct ready_wait *waits;
-    char said[SAID_MAX + 128];  /* of the last try that failed; "" = none has yet */
+    char said[SAID_MAX + 128]; /* of the last try that failed; "" = none has yet */
     /* log lines: what is looked at is from `at` on */
-    int stream;                 /* 0 stdout, 1 stderr */
+    int stream; /* 0 stdout, 1 stderr */
     uint64_t at[2];
-    bool has_more;              /* than the last try saw */
+    bool has_more; /* than the last try saw */
     struct buf lines;
 };
 
@@ -146,7 +148,7 @@ static void keep_ready(struct probe *p, int64_t ready_ms)
 
 static void on_forgotten(void *arg, const struct err *e)
 {
-    (void)e;                    /* then it goes with the sandbox */
+    (void)e; /* then it goes with the sandbox */
     try_again(arg);
 }
 
@@ -155,8 +157,8 @@ static void forget(struct probe *p)
 {
     uint8_t space[256];
 
-    query_do(p->node, &p->q, p->sandbox, MON_FORGET, space, mon_ref_encode(&p->ref, space, sizeof space),
-             on_forgotten, p);
+    query_do(p->node, &p->q, p->sandbox, MON_FORGET, space,
+             mon_ref_encode(&p->ref, space, sizeof space), on_forgotten, p);
 }
 
 /* The sandbox has ended, or something else that does not pass. */
@@ -180,7 +182,9 @@ static void on_said(void *arg, const struct mon_read_r *r, const struct err *e)
         (void)snprintf(p->said + at, sizeof p->said - at, ": ");
         at = strlen(p->said);
         for (size_t i = 0; i < n && at + 1 < sizeof p->said; i++)
-            p->said[at++] = r->data[i] >= 0x20 && r->data[i] < 0x7f ? (char)r->data[i] : r->data[i] == '\n' ? ' ' : '?';
+            p->said[at++] = r->data[i] >= 0x20 && r->data[i] < 0x7f ? (char)r->data[i]
+                            : r->data[i] == '\n'                    ? ' '
+                                                                    : '?';
         p->said[at] = '\0';
     }
     forget(p);
@@ -233,7 +237,8 @@ static char *helper_argument(struct probe *p, const Quicksand__Node__Probe *spec
     auto_json *args = json_loads(spec->check, 0, NULL);
     if (spec->log) {
         json_decref(args);
-        args = json_pack("{s:s, s:o}", "match", spec->check, "text", js_string_lossy(buf_str(&p->lines)));
+        args = json_pack("{s:s, s:o}", "match", spec->check, "text",
+                         js_string_lossy(buf_str(&p->lines)));
     }
     auto_json *all = json_pack("{s:O}", "Probe", args != NULL ? args : json_null());
     return js_text(all, false);
@@ -300,7 +305,8 @@ static void on_lines(void *arg, const struct mon_read_r *r, const struct err *e)
         bool is_full = r->len == LOG_MAX;
         size_t whole = nl != NULL ? (size_t)(nl - r->data) + 1 : is_full ? r->len : 0;
         for (size_t i = 0; i < r->len; i++)
-            (void)buf_addc(&p->lines, r->data[i] < 0x20 && r->data[i] != '\n' ? ' ' : (char)r->data[i]);
+            (void)buf_addc(&p->lines,
+                           r->data[i] < 0x20 && r->data[i] != '\n' ? ' ' : (char)r->data[i]);
         (void)buf_addc(&p->lines, '\n');
         p->at[s] = r->offset + whole;
         p->has_more = p->has_more || is_full;
@@ -332,7 +338,8 @@ static void start_try(void *arg)
 
 /* --- waiting --------------------------------------------------------------------------------- */
 
-static struct probe *probe_of(struct node *n, const char *sandbox, const Quicksand__Node__Probe *spec)
+static struct probe *probe_of(struct node *n, const char *sandbox,
+                              const Quicksand__Node__Probe *spec)
 {
     struct probe *p = map_get(&n->probes, sandbox);
 
@@ -350,7 +357,8 @@ static struct probe *probe_of(struct node *n, const char *sandbox, const Quicksa
     return p;
 }
 
-static void on_terminated(void *arg, enum monitor_result res, const struct chan_msg *m, const struct err *e)
+static void on_terminated(void *arg, enum monitor_result res, const struct chan_msg *m,
+                          const struct err *e)
 {
     if (res == MONITOR_ERROR)
         log_warn("probe.terminate", "cause=\"%s\"", e->message);
@@ -360,17 +368,20 @@ static void on_timeout(void *arg)
 {
     struct ready_wait *w = arg;
     const Quicksand__Node__Defaults *d = defaults_get(w->node->defaults, w->sandbox);
-    struct mon_terminate m = {.reason = END_TERMINATED, .actor = "readiness probe", .grace_ms = UINT32_MAX};
+    struct mon_terminate m = {
+        .reason = END_TERMINATED, .actor = "readiness probe", .grace_ms = UINT32_MAX};
     const char *said = w->probe != NULL ? w->probe->said : "";
     bool ends = d != NULL && d->probe != NULL && d->probe->terminate;
     uint8_t space[256];
     struct err e;
 
-    (void)err_set(&e, ERR_TIMEOUT, "the sandbox has not become ready in time%s; %s%s", ends ? " and is ended" : "",
+    (void)err_set(&e, ERR_TIMEOUT, "the sandbox has not become ready in time%s; %s%s",
+                  ends ? " and is ended" : "",
                   said[0] != '\0' ? "the last try failed: " : "no try has ended yet", said);
     if (ends)
-        (void)monitor_call(w->node->monitors, w->sandbox, MON_TERMINATE, space, mon_terminate_encode(&m, space, sizeof space), TRY_MS,
-                           on_terminated, NULL);
+        (void)monitor_call(w->node->monitors, w->sandbox, MON_TERMINATE, space,
+                           mon_terminate_encode(&m, space, sizeof space), TRY_MS, on_terminated,
+                           NULL);
     answer(w, 0, &e);
 }
 
@@ -400,7 +411,8 @@ static void on_state(void *arg, const struct sandbox_record *r, const struct err
     }
 }
 
-struct ready_wait *ready_wait(struct node *n, const char *sandbox, int64_t timeout_ms, ready_cb cb, void *ctx)
+struct ready_wait *ready_wait(struct node *n, const char *sandbox, int64_t timeout_ms, ready_cb cb,
+                              void *ctx)
 {
     struct ready_wait *w = mem_zalloc(sizeof *w);
 

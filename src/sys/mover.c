@@ -11,7 +11,7 @@
 #include "base/mem.h"
 
 #define PIPE_BYTES (512 * 1024)
-#define SPARE_MAX 16            /* empty pipes that are kept */
+#define SPARE_MAX 16 /* empty pipes that are kept */
 
 struct mover_pipe {
     struct mover_pipe *next;
@@ -83,7 +83,8 @@ int mover_flush(struct mover *m, int to)
 static ssize_t fill(struct mover *m, int from)
 {
     for (;;) {
-        ssize_t n = splice(from, NULL, m->pipe->wr, NULL, PIPE_BYTES, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+        ssize_t n =
+            splice(from, NULL, m->pipe->wr, NULL, PIPE_BYTES, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
         if (n >= 0)
             return n;
         if (errno != EINTR)
@@ -102,7 +103,10 @@ int mover_move(struct mover *m, int from, int to, size_t budget, size_t *ret_n)
         ssize_t n = fill(m, from);
         if (n <= 0) {
             give(m);
-            return n == 0 ? MOVER_END : n == -EAGAIN ? MOVER_DRY : n == -EINVAL && *ret_n == 0 ? MOVER_COPY : (int)n;
+            return n == 0                        ? MOVER_END
+                   : n == -EAGAIN                ? MOVER_DRY
+                   : n == -EINVAL && *ret_n == 0 ? MOVER_COPY
+                                                 : (int)n;
         }
         *ret_n += (size_t)n;
         m->held = (size_t)n;
@@ -118,6 +122,6 @@ int mover_move(struct mover *m, int from, int to, size_t budget, size_t *ret_n)
 void mover_done(struct mover *m)
 {
     if (m->pipe != NULL)
-        pipe_free(m->pipe);     /* with what it holds */
+        pipe_free(m->pipe); /* with what it holds */
     *m = (struct mover){0};
 }

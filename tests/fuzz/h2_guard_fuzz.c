@@ -55,7 +55,8 @@ static int feed(const uint8_t *p, size_t n, size_t piece, struct sides *ret)
 /* One field that the server reads: of which host it speaks must be us. */
 static void check_field(const nghttp2_nv *nv)
 {
-    bool is_host = (nv->namelen == 10 && memcmp(nv->name, ":authority", 10) == 0) || (nv->namelen == 4 && memcmp(nv->name, "host", 4) == 0);
+    bool is_host = (nv->namelen == 10 && memcmp(nv->name, ":authority", 10) == 0) ||
+                   (nv->namelen == 4 && memcmp(nv->name, "host", 4) == 0);
 
     if (is_host && (nv->valuelen != 2 || memcmp(nv->value, "us", 2) != 0))
         abort();
@@ -68,12 +69,14 @@ static void check(const struct buf *b)
     nghttp2_hd_inflater *inflater;
     uint32_t last = 0;
 
-    if (b->len < PREFACE || memcmp(p, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", PREFACE) != 0 || nghttp2_hd_inflate_new(&inflater) != 0)
+    if (b->len < PREFACE || memcmp(p, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", PREFACE) != 0 ||
+        nghttp2_hd_inflate_new(&inflater) != 0)
         return;
     for (p += PREFACE; end - p >= 9;) {
         size_t len = (size_t)p[0] << 16 | (size_t)p[1] << 8 | p[2];
         uint8_t type = p[3], flags = p[4];
-        uint32_t stream = ((uint32_t)p[5] << 24 | (uint32_t)p[6] << 16 | (uint32_t)p[7] << 8 | p[8]) & 0x7fffffff;
+        uint32_t stream =
+            ((uint32_t)p[5] << 24 | (uint32_t)p[6] << 16 | (uint32_t)p[7] << 8 | p[8]) & 0x7fffffff;
         p += 9;
         if ((size_t)(end - p) < len)
             break;
@@ -82,9 +85,10 @@ static void check(const struct buf *b)
         for (const uint8_t *at = p, *to = p + len; is_block;) {
             nghttp2_nv nv;
             int f = 0;
-            ssize_t n = nghttp2_hd_inflate_hd2(inflater, &nv, &f, at, (size_t)(to - at), (flags & 4) != 0);
+            ssize_t n =
+                nghttp2_hd_inflate_hd2(inflater, &nv, &f, at, (size_t)(to - at), (flags & 4) != 0);
             if (n < 0)
-                abort();        /* the guard wrote it */
+                abort(); /* the guard wrote it */
             at += n;
             if ((f & NGHTTP2_HD_INFLATE_EMIT) != 0 && is_request && stream >= last)
                 check_field(&nv);

@@ -37,13 +37,15 @@ static int check_keys(const json_t *o, const char *const *keys, const char *wher
     return 0;
 }
 
-static int read_number(const json_t *o, const char *key, double otherwise, double min, double max, double *ret, struct err *e)
+static int read_number(const json_t *o, const char *key, double otherwise, double min, double max,
+                       double *ret, struct err *e)
 {
     const json_t *v = json_object_get(o, key);
 
     *ret = v != NULL ? json_number_value(v) : otherwise;
     if ((v != NULL && !json_is_number(v)) || !(*ret >= min && *ret <= max))
-        return err_param(e, ERR_INVALID, PARAM, "ready.%s must be a number from %g to %g", key, min, max);
+        return err_param(e, ERR_INVALID, PARAM, "ready.%s must be a number from %g to %g", key, min,
+                         max);
     return 0;
 }
 
@@ -60,13 +62,16 @@ static int check_pattern(const char *pattern, const char *what, struct err *e)
     regex_t re;
 
     if (strlen(pattern) > LIMIT_PROBE_PATTERN)
-        return err_param(e, ERR_TOO_LARGE, PARAM, "ready.%s has %zu bytes, at most %d are accepted", what, strlen(pattern),
-                         LIMIT_PROBE_PATTERN);
+        return err_param(e, ERR_TOO_LARGE, PARAM, "ready.%s has %zu bytes, at most %d are accepted",
+                         what, strlen(pattern), LIMIT_PROBE_PATTERN);
     /* Counted repetitions multiply: such an expression takes all memory to be read. */
     if (has_counts(pattern))
-        return err_param(e, ERR_INVALID, PARAM, "ready.%s has a '{': counted repetitions are not accepted; [{] is the character", what);
+        return err_param(
+            e, ERR_INVALID, PARAM,
+            "ready.%s has a '{': counted repetitions are not accepted; [{] is the character", what);
     if (regcomp(&re, pattern, REG_EXTENDED | REG_NOSUB | REG_NEWLINE) != 0)
-        return err_param(e, ERR_INVALID, PARAM, "ready.%s is not an extended regular expression", what);
+        return err_param(e, ERR_INVALID, PARAM, "ready.%s is not an extended regular expression",
+                         what);
     regfree(&re);
     return 0;
 }
@@ -84,7 +89,8 @@ static int read_status(const json_t *v, int64_t *ret_min, int64_t *ret_max, stru
         return 0;
     if (json_is_integer(v))
         *ret_min = *ret_max = json_integer_value(v);
-    else if (json_array_size(v) == 2 && json_is_integer(json_array_get(v, 0)) && json_is_integer(json_array_get(v, 1))) {
+    else if (json_array_size(v) == 2 && json_is_integer(json_array_get(v, 0)) &&
+             json_is_integer(json_array_get(v, 1))) {
         *ret_min = json_integer_value(json_array_get(v, 0));
         *ret_max = json_integer_value(json_array_get(v, 1));
     } else {
@@ -106,10 +112,12 @@ static json_t *read_http(const json_t *http, struct err *e)
         (void)wrong(e, "http must be {port, path, status, body} with a port from 1 to 65535");
         return NULL;
     }
-    if (check_keys(http, keys, "ready.http", e) < 0 || read_status(json_object_get(http, "status"), &min, &max, e) < 0)
+    if (check_keys(http, keys, "ready.http", e) < 0 ||
+        read_status(json_object_get(http, "status"), &min, &max, e) < 0)
         return NULL;
     const char *text = path != NULL ? json_string_value(path) : "/";
-    if (text == NULL || text[0] != '/' || strlen(text) >= LIMIT_PATH || strpbrk(text, " \r\n\t") != NULL) {
+    if (text == NULL || text[0] != '/' || strlen(text) >= LIMIT_PATH ||
+        strpbrk(text, " \r\n\t") != NULL) {
         (void)wrong(e, "http.path must begin with / and have no white space");
         return NULL;
     }
@@ -119,7 +127,8 @@ static json_t *read_http(const json_t *http, struct err *e)
     }
     if (body != NULL && check_pattern(json_string_value(body), "http.body", e) < 0)
         return NULL;
-    json_t *o = json_pack("{s:I, s:s, s:I, s:I}", "http_port", json_integer_value(json_object_get(http, "port")), "path", text,
+    json_t *o = json_pack("{s:I, s:s, s:I, s:I}", "http_port",
+                          json_integer_value(json_object_get(http, "port")), "path", text,
                           "status_min", (json_int_t)min, "status_max", (json_int_t)max);
     if (body != NULL)
         (void)json_object_set_new(o, "body", json_string(json_string_value(body)));
@@ -133,9 +142,11 @@ static int read_exec(const json_t *argv, json_t *out, struct err *e)
 
     if (json_array_size(argv) == 0)
         return wrong(e, "exec must be a command: an array of strings");
-    json_array_foreach(argv, i, item)
-        if (!json_is_string(item) || (i == 0 && json_string_length(item) == 0))
-            return wrong(e, "exec must be a command: an array of strings");
+    json_array_foreach(
+        argv, i,
+        item) if (!json_is_string(item) ||
+                  (i == 0 && json_string_length(item) ==
+                                 0)) return wrong(e, "exec must be a command: an array of strings");
     (void)json_object_set(out, "argv", (json_t *)(uintptr_t)argv);
     return 0;
 }
@@ -189,7 +200,9 @@ static int read_kind(const json_t *ready, json_t *out, struct err *e)
 
 int ready_of_body(const json_t *ready, bool has_command, json_t **ret, struct err *e)
 {
-    static const char *const keys[] = {"tcp", "http", "exec", "log", "file", "interval_s", "try_timeout_s", "threshold", "on_fail", NULL};
+    static const char *const keys[] = {"tcp",     "http",       "exec",          "log",
+                                       "file",    "interval_s", "try_timeout_s", "threshold",
+                                       "on_fail", NULL};
     double interval_s, try_s, threshold;
 
     *ret = NULL;
@@ -219,7 +232,8 @@ int ready_of_body(const json_t *ready, bool has_command, json_t **ret, struct er
 
 /* --- the wait ---------------------------------------------------------------------------------------------------- */
 
-static void on_ready(struct call *c, void *state, const ProtobufCMessage *reply, const struct err *e)
+static void on_ready(struct call *c, void *state, const ProtobufCMessage *reply,
+                     const struct err *e)
 {
     const Quicksand__Node__ReadyResponse *rs = (const Quicksand__Node__ReadyResponse *)reply;
 
@@ -248,7 +262,8 @@ static void wait_ready(struct call *c)
     rq.sandbox_id = (char *)(uintptr_t)call_param(c, "id");
     rq.has_timeout_ms = true;
     rq.timeout_ms = (uint64_t)llround(call_number(c, "timeout_s", WAIT_S) * 1000);
-    node_ask(c, "WaitReady", &rq.base, &quicksand__node__ready_response__descriptor, rq.timeout_ms + NODE_ASK_MS, true, on_ready, NULL);
+    node_ask(c, "WaitReady", &rq.base, &quicksand__node__ready_response__descriptor,
+             rq.timeout_ms + NODE_ASK_MS, true, on_ready, NULL);
 }
 
 static const struct field wait_body[] = {
@@ -257,7 +272,7 @@ static const struct field wait_body[] = {
 
 const struct op rest_ready_ops[] = {
     {"sandbox.wait_ready", "POST", "/v1/sandboxes/{id}/wait-ready", "sandbox:read", 0,
-     "Run the readiness probe until it succeeds; `timeout` says what the last try said", NULL, 0, wait_body, array_len(wait_body), 200,
-     wait_ready},
+     "Run the readiness probe until it succeeds; `timeout` says what the last try said", NULL, 0,
+     wait_body, array_len(wait_body), 200, wait_ready},
 };
 const size_t rest_ready_nops = array_len(rest_ready_ops);

@@ -20,8 +20,8 @@
 #include "sys/fd.h"
 
 #define CONNECT_MS 2000
-#define SILENCE_MS 10000        /* of a server that was asked */
-#define ANSWER_MAX (64 * 1024)  /* what of it is looked at */
+#define SILENCE_MS 10000       /* of a server that was asked */
+#define ANSWER_MAX (64 * 1024) /* what of it is looked at */
 
 static int not_ready(struct fs_error *e, const char *what)
 {
@@ -95,7 +95,10 @@ static int ask(int fd, const char *path, char *out, struct fs_error *e)
     char head[LIMIT_PATH + 128];
     size_t len = 0;
 
-    int n = snprintf(head, sizeof head, "GET %s HTTP/1.0\r\nhost: localhost\r\nuser-agent: quicksand-probe\r\nconnection: close\r\n\r\n", path);
+    int n = snprintf(
+        head, sizeof head,
+        "GET %s HTTP/1.0\r\nhost: localhost\r\nuser-agent: quicksand-probe\r\nconnection: close\r\n\r\n",
+        path);
     if (n < 0 || (size_t)n >= sizeof head)
         return fs_fail_kind(e, "Invalid", "the path is too long");
     if (send(fd, head, (size_t)n, MSG_NOSIGNAL) != n)
@@ -126,7 +129,8 @@ static int probe_http(struct op *o, int64_t port, struct fs_error *e)
     char text[64];
 
     if (arg_text(o, "path", &path, &len, e) < 0 || arg_text(o, "body", &body, &len, e) < 0 ||
-        arg_int(o, "status_min", 200, 100, 599, &min, e) < 0 || arg_int(o, "status_max", 399, 100, 599, &max, e) < 0)
+        arg_int(o, "status_min", 200, 100, 599, &min, e) < 0 ||
+        arg_int(o, "status_max", 399, 100, 599, &max, e) < 0)
         return -1;
     auto_close int fd = connect_port(port, e);
     if (fd < 0 || ask(fd, path != NULL ? path : "/", answer, e) < 0)
@@ -138,7 +142,9 @@ static int probe_http(struct op *o, int64_t port, struct fs_error *e)
     if (status < min || status > max)
         return not_ready(e, text);
     const char *rest = strstr(answer, "\r\n\r\n");
-    return body == NULL ? 0 : match(body, rest != NULL ? rest + 4 : "", "the body of the answer does not match", e);
+    return body == NULL ? 0
+                        : match(body, rest != NULL ? rest + 4 : "",
+                                "the body of the answer does not match", e);
 }
 
 /* --- */
@@ -156,7 +162,8 @@ int op_probe(struct op *o, struct fs_error *e)
     const char *file = NULL, *pattern, *text;
     size_t len;
 
-    if (arg_int(o, "tcp_port", 0, 1, UINT16_MAX, &tcp, e) < 0 || arg_int(o, "http_port", 0, 1, UINT16_MAX, &http, e) < 0 ||
+    if (arg_int(o, "tcp_port", 0, 1, UINT16_MAX, &tcp, e) < 0 ||
+        arg_int(o, "http_port", 0, 1, UINT16_MAX, &http, e) < 0 ||
         arg_text(o, "match", &pattern, &len, e) < 0 || arg_text(o, "text", &text, &len, e) < 0)
         return -1;
     if (http != 0)

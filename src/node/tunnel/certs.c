@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "node/certificate.h"
 
-#define LOOK_MS 1000            /* how often files are asked whether they changed */
+#define LOOK_MS 1000 /* how often files are asked whether they changed */
 #define PATH_BYTES 512
 
 /* What tells a file from its successor. */
@@ -26,15 +26,15 @@ struct stamp {
 
 struct cert {
     char cert[PATH_BYTES], key[PATH_BYTES];
-    struct net_tls *tls;        /* NULL: never could be read */
-    struct stamp stamps[2];     /* of the last attempt */
+    struct net_tls *tls;    /* NULL: never could be read */
+    struct stamp stamps[2]; /* of the last attempt */
     int64_t looked_ms;
 };
 
 struct certs {
     const struct conf *conf;
     struct cert own;
-    struct map by_host;         /* cert, owned */
+    struct map by_host; /* cert, owned */
 };
 
 static void stamp_of(const char *path, struct stamp *ret)
@@ -43,13 +43,14 @@ static void stamp_of(const char *path, struct stamp *ret)
 
     *ret = (struct stamp){0};
     if (stat(path, &st) == 0)
-        *ret = (struct stamp){.dev = st.st_dev, .ino = st.st_ino, .size = st.st_size, .mtime = st.st_mtim};
+        *ret = (struct stamp){
+            .dev = st.st_dev, .ino = st.st_ino, .size = st.st_size, .mtime = st.st_mtim};
 }
 
 static bool is_same(const struct stamp *a, const struct stamp *b)
 {
-    return a->dev == b->dev && a->ino == b->ino && a->size == b->size && a->mtime.tv_sec == b->mtime.tv_sec &&
-           a->mtime.tv_nsec == b->mtime.tv_nsec;
+    return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
+           a->mtime.tv_sec == b->mtime.tv_sec && a->mtime.tv_nsec == b->mtime.tv_nsec;
 }
 
 /* Reads the files if they are others than at the last attempt. -1 if they were read in vain. */
@@ -130,7 +131,8 @@ static bool is_below(const struct certs *c, const char *host)
 {
     const char *dot = strchr(host, '.');
 
-    return dot != NULL && c->conf->tunnel_domain[0] != '\0' && strcmp(dot + 1, c->conf->tunnel_domain) == 0;
+    return dot != NULL && c->conf->tunnel_domain[0] != '\0' &&
+           strcmp(dot + 1, c->conf->tunnel_domain) == 0;
 }
 
 struct net_tls *certs_get(struct certs *c, const char *host)
@@ -148,13 +150,16 @@ struct net_tls *certs_get(struct certs *c, const char *host)
 int certs_check(struct certs *c, const char *host, struct err *e)
 {
     if (c->conf->tunnel_certs[0] == '\0')
-        return err_param(e, ERR_INVALID, "host", "no host can be given: the server has no directory tunnel_certs");
+        return err_param(e, ERR_INVALID, "host",
+                         "no host can be given: the server has no directory tunnel_certs");
     struct cert *cert = entry(c, host);
     cert->looked_ms = 0;
-    cert->stamps[0] = (struct stamp){0};        /* what was wrong is said again */
+    cert->stamps[0] = (struct stamp){0}; /* what was wrong is said again */
     struct err why;
     if (look(cert, &why) < 0)
-        return err_param(e, ERR_INVALID, "host", "tunnel_certs has no certificate for '%s' that can be used: %s", host, why.message);
+        return err_param(e, ERR_INVALID, "host",
+                         "tunnel_certs has no certificate for '%s' that can be used: %s", host,
+                         why.message);
     if (cert->tls == NULL)
         return err_param(e, ERR_INVALID, "host", "tunnel_certs has no certificate for '%s'", host);
     return 0;

@@ -26,20 +26,20 @@
 #define DIAL_MS 10000
 #define HIGH (256 * 1024)
 #define LOW (64 * 1024)
-#define REFUSAL_MS 5000         /* for the first words of a client to whom nobody listens */
+#define REFUSAL_MS 5000 /* for the first words of a client to whom nobody listens */
 
 enum { CLIENT, INSIDE };
 
 struct flow {
     struct tunnel *tunnel;
-    struct flow **link, *next;          /* of the tunnel's */
+    struct flow **link, *next; /* of the tunnel's */
     struct monitor_req *dialing;
-    int client_fd;                      /* until the dial is answered */
-    struct net_tls *tls;                /* NULL: a plain tunnel */
+    int client_fd;       /* until the dial is answered */
+    struct net_tls *tls; /* NULL: a plain tunnel */
     struct net_conn *side[2];
-    struct net_relay *relay;            /* instead of the sides, without TLS */
-    struct h2_guard *guard;             /* NULL: bytes are not looked at */
-    bool has_ended[2];                  /* it sends no more */
+    struct net_relay *relay; /* instead of the sides, without TLS */
+    struct h2_guard *guard;  /* NULL: bytes are not looked at */
+    bool has_ended[2];       /* it sends no more */
     bool is_refused;
     struct loop_timer *timer;
 };
@@ -84,7 +84,8 @@ static void on_read(struct net_conn *c, const uint8_t *p, size_t n, void *ctx)
         flow_free(f);
         return;
     }
-    if (f->guard != NULL && (from == CLIENT ? h2_guard_from_client : h2_guard_from_server)(f->guard, p, n) < 0) {
+    if (f->guard != NULL &&
+        (from == CLIENT ? h2_guard_from_client : h2_guard_from_server)(f->guard, p, n) < 0) {
         flow_free(f);
         return;
     }
@@ -115,7 +116,8 @@ static bool guard_is_for_us(void *ctx, const char *authority)
     char host[NET_TLS_NAME];
 
     name_of_authority(authority, host);
-    return host[0] != '\0' && (strcmp(host, f->tunnel->host) == 0 || strcmp(host, f->tunnel->name) == 0);
+    return host[0] != '\0' &&
+           (strcmp(host, f->tunnel->host) == 0 || strcmp(host, f->tunnel->name) == 0);
 }
 
 static void on_sent(struct net_conn *c, void *ctx)
@@ -124,7 +126,7 @@ static void on_sent(struct net_conn *c, void *ctx)
     int to = side_of(f, c);
 
     if (f->side[INSIDE] == NULL)
-        return;                 /* TLS's own words, while the monitor dials */
+        return; /* TLS's own words, while the monitor dials */
     if (net_conn_has_ended_output(f->side[CLIENT]) && net_conn_has_ended_output(f->side[INSIDE])) {
         flow_free(f);
         return;
@@ -152,7 +154,8 @@ static const struct net_conn_ops relay = {.on_read = on_read, .on_sent = on_sent
 
 static bool looks_like_http(const uint8_t *p, size_t n)
 {
-    static const char *const methods[] = {"GET ", "POST ", "PUT ", "HEAD ", "DELETE ", "OPTIONS ", "PATCH "};
+    static const char *const methods[] = {"GET ",    "POST ",    "PUT ",  "HEAD ",
+                                          "DELETE ", "OPTIONS ", "PATCH "};
 
     for (size_t i = 0; i < array_len(methods); i++)
         if (n >= strlen(methods[i]) && memcmp(p, methods[i], strlen(methods[i])) == 0)
@@ -170,11 +173,14 @@ static void on_refused_read(struct net_conn *c, const uint8_t *p, size_t n, void
         return;
     }
     if (f->is_refused)
-        return;                 /* the rest of the request */
+        return; /* the rest of the request */
     f->is_refused = true;
-    int len = snprintf(body, sizeof body, "nothing listens on port %u of the sandbox\n", f->tunnel->port);
-    (void)snprintf(head, sizeof head,
-                   "HTTP/1.1 502 Bad Gateway\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n", len);
+    int len =
+        snprintf(body, sizeof body, "nothing listens on port %u of the sandbox\n", f->tunnel->port);
+    (void)snprintf(
+        head, sizeof head,
+        "HTTP/1.1 502 Bad Gateway\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n",
+        len);
     net_conn_write(c, head, strlen(head));
     net_conn_write(c, body, (size_t)len);
     net_conn_finish(c);
@@ -196,7 +202,8 @@ static void refuse(struct flow *f)
     static const struct net_conn_ops ops = {.on_read = on_refused_read, .on_end = on_refused_end};
 
     if (f->side[CLIENT] == NULL)
-        f->side[CLIENT] = net_conn_new(f->tunnel->node->loop, take_fd(&f->client_fd), f->tls, &ops, f);
+        f->side[CLIENT] =
+            net_conn_new(f->tunnel->node->loop, take_fd(&f->client_fd), f->tls, &ops, f);
     else
         net_conn_set(f->side[CLIENT], &ops, f);
     net_conn_pause(f->side[CLIENT], false);
@@ -211,7 +218,8 @@ static void on_relayed(void *ctx)
     flow_free(ctx);
 }
 
-static void on_dialed(void *arg, enum monitor_result res, const struct chan_msg *m, const struct err *e)
+static void on_dialed(void *arg, enum monitor_result res, const struct chan_msg *m,
+                      const struct err *e)
 {
     struct flow *f = arg;
     struct loop *loop = f->tunnel->node->loop;
@@ -223,8 +231,8 @@ static void on_dialed(void *arg, enum monitor_result res, const struct chan_msg 
     }
     int fd = res == MONITOR_REPLY ? dialed_socket(m) : -1;
     if (fd < 0) {
-        log_info("tunnel.dial", "sandbox=%s port=%u cause=\"%s\"", f->tunnel->sandbox, f->tunnel->port,
-                 e != NULL ? e->message : "the sandbox has ended");
+        log_info("tunnel.dial", "sandbox=%s port=%u cause=\"%s\"", f->tunnel->sandbox,
+                 f->tunnel->port, e != NULL ? e->message : "the sandbox has ended");
         flow_free(f);
         return;
     }
@@ -248,7 +256,8 @@ static struct flow *flow_new(struct tunnel *t)
     for (const struct flow *f = t->flows; f != NULL; f = f->next)
         count++;
     if (count >= LIMIT_TUNNEL_FLOWS) {
-        log_info("tunnel.refused", "sandbox=%s port=%u cause=\"%zu connections are open\"", t->sandbox, t->port, count);
+        log_info("tunnel.refused", "sandbox=%s port=%u cause=\"%zu connections are open\"",
+                 t->sandbox, t->port, count);
         return NULL;
     }
     struct flow *f = mem_zalloc(sizeof *f);
@@ -268,8 +277,8 @@ static void dial(struct flow *f)
     uint8_t space[128];
 
     tunnels_wake(f->tunnel->node);
-    f->dialing = monitor_call(f->tunnel->node->monitors, f->tunnel->sandbox, MON_DIAL, space, mon_dial_encode(&m, space, sizeof space),
-                              DIAL_MS, on_dialed, f);
+    f->dialing = monitor_call(f->tunnel->node->monitors, f->tunnel->sandbox, MON_DIAL, space,
+                              mon_dial_encode(&m, space, sizeof space), DIAL_MS, on_dialed, f);
 }
 
 void flow_start(struct tunnel *t, int fd, struct net_tls *tls)

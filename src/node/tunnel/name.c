@@ -41,20 +41,24 @@ void name_of_authority(const char *authority, char out[NET_TLS_NAME])
     net_tls_name(host, out);
 }
 
-int name_check(const char *field, const char *text, const char *domain, char out[NET_TLS_NAME], struct err *e)
+int name_check(const char *field, const char *text, const char *domain, char out[NET_TLS_NAME],
+               struct err *e)
 {
     net_tls_name(text, out);
     const char *last = strrchr(out, '.');
     if (last == NULL || last[1 + strspn(last + 1, "0123456789")] == '\0')
-        return err_param(e, ERR_INVALID, field, "'%.80s' is not a host name of two labels or more", text);
+        return err_param(e, ERR_INVALID, field, "'%.80s' is not a host name of two labels or more",
+                         text);
     for (const char *label = out; label != NULL; label = strchr(label, '.')) {
         label += *label == '.';
         size_t n = strcspn(label, ".");
         if (n > 63 || label[0] == '-' || label[n - 1] == '-' || memchr(label, '_', n) != NULL)
-            return err_param(e, ERR_INVALID, field, "'%.80s' has a label that no host name can have", text);
+            return err_param(e, ERR_INVALID, field,
+                             "'%.80s' has a label that no host name can have", text);
     }
     if (domain[0] != '\0' && (strcmp(out, domain) == 0 || name_is_below(out, domain)))
-        return err_param(e, ERR_INVALID, field, "'%.80s' is of tunnel_domain, whose names the server gives out", text);
+        return err_param(e, ERR_INVALID, field,
+                         "'%.80s' is of tunnel_domain, whose names the server gives out", text);
     return 0;
 }
 
@@ -72,7 +76,8 @@ bool name_parse_path(const char *target, struct name_path *ret)
     n = strspn(at, "0123456789");
     unsigned long port = n > 0 && n <= 5 && at[0] != '0' ? strtoul(at, NULL, 10) : 0;
     at += n;
-    if (!id_is(ret->sandbox, "sb-") || port < 1 || port > 65535 || (*at != '\0' && *at != '/' && *at != '?'))
+    if (!id_is(ret->sandbox, "sb-") || port < 1 || port > 65535 ||
+        (*at != '\0' && *at != '/' && *at != '?'))
         return false;
     ret->port = (uint16_t)port;
     ret->len = (size_t)(at - target);

@@ -5,8 +5,8 @@
  * its host, by its path (/t/<sandbox>/<port>/...), or by its connect token; without a token only open ports are reached.
  *
  * One request a connection: the head is read and checked here, rewritten and sent inside with `connection: close`; then the
- * bytes of its body go in and the answer comes out as it is. Nothing that a client sends after its request goes inside, or it could
- * speak there with headers that are ours to give; only an upgrade that was accepted (101) opens the connection for all.
+ * bytes of its body go in and the answer comes out as it is. Nothing that a client sends after its request goes inside, or
+ * it could speak there with headers that are ours to give; only an upgrade that was accepted (101) opens the connection for all.
  */
 #include "node/tunnel/proxy.h"
 
@@ -33,7 +33,7 @@
 #include "sys/fd.h"
 
 #define DIAL_MS 10000
-#define HEAD_MS 15000           /* for a head to be complete */
+#define HEAD_MS 15000 /* for a head to be complete */
 #define HIGH (256 * 1024)
 #define LOW (64 * 1024)
 
@@ -44,24 +44,24 @@ enum body { BODY_NONE, BODY_LENGTH, BODY_CHUNKED, BODY_RAW };
 struct visit {
     struct node *node;
     struct visit **link, *next;
-    char sandbox[ID_SIZE];              /* "" until it is known where the request goes */
-    char name[NET_TLS_NAME];            /* that TLS was asked for; "" = none */
+    char sandbox[ID_SIZE];   /* "" until it is known where the request goes */
+    char name[NET_TLS_NAME]; /* that TLS was asked for; "" = none */
     uint16_t port;
     struct sockaddr_storage peer;
     struct net_conn *side[2];
     bool has_ended[2];
     struct loop_timer *timer;
     struct monitor_req *dialing;
-    struct buf in;                      /* head, and what came behind it */
+    struct buf in; /* head, and what came behind it */
     size_t scanned;
-    struct buf out;                     /* the rewritten head */
+    struct buf out; /* the rewritten head */
     enum body body;
-    uint64_t left;                      /* of BODY_LENGTH */
+    uint64_t left; /* of BODY_LENGTH */
     struct h1_chunked chunked;
-    bool is_upgrade;                    /* was asked for, and is not answered */
-    bool is_answered;                   /* our own answer is on its way */
-    bool has_answer;                    /* bytes of the server's came */
-    char status[12];                    /* the first bytes of the answer */
+    bool is_upgrade;  /* was asked for, and is not answered */
+    bool is_answered; /* our own answer is on its way */
+    bool has_answer;  /* bytes of the server's came */
+    char status[12];  /* the first bytes of the answer */
     size_t nstatus;
 };
 
@@ -89,7 +89,8 @@ void visits_cut(struct node *n, const char *sandbox)
     }
 }
 
-const struct visit *visit_next(const struct node *n, const struct visit *after, const char **ret_sandbox)
+const struct visit *visit_next(const struct node *n, const struct visit *after,
+                               const char **ret_sandbox)
 {
     const struct visit *v = after != NULL ? after->next : n->visits;
 
@@ -108,9 +109,10 @@ static void answer(struct visit *v, int status, const char *reason, const char *
     if (v->is_answered)
         return;
     v->is_answered = true;
-    (void)snprintf(head, sizeof head,
-                   "HTTP/1.1 %d %s\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %zu\r\n%sconnection: close\r\n\r\n",
-                   status, reason, strlen(text) + 1, status == 401 ? "www-authenticate: Bearer\r\n" : "");
+    (void)snprintf(
+        head, sizeof head,
+        "HTTP/1.1 %d %s\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %zu\r\n%sconnection: close\r\n\r\n",
+        status, reason, strlen(text) + 1, status == 401 ? "www-authenticate: Bearer\r\n" : "");
     net_conn_write(v->side[CLIENT], head, strlen(head));
     net_conn_write(v->side[CLIENT], text, strlen(text));
     net_conn_write(v->side[CLIENT], "\n", 1);
@@ -132,8 +134,8 @@ struct target {
     const char *sandbox;
     uint16_t port;
     const struct allow *allow;
-    struct pass *pass;          /* NULL: the port is open to all */
-    char prefix[64];            /* of the path, taken off */
+    struct pass *pass; /* NULL: the port is open to all */
+    char prefix[64];   /* of the path, taken off */
 };
 
 static bool open_target(const struct tunnel *tunnel, struct target *ret)
@@ -147,7 +149,8 @@ static bool open_target(const struct tunnel *tunnel, struct target *ret)
 }
 
 /* For whom the token of this request is, if it goes where the request wants to: `host` and `path` may say. */
-static bool token_target(struct visit *v, const struct h1_head *h, const char *host, const struct name_path *path, struct target *ret)
+static bool token_target(struct visit *v, const struct h1_head *h, const char *host,
+                         const struct name_path *path, struct target *ret)
 {
     char token[PASS_TOKEN + 1], name[NET_TLS_NAME];
     struct err e;
@@ -181,7 +184,8 @@ static bool find_target(struct visit *v, const struct h1_head *h, struct target 
     *ret = (struct target){0};
     name_of_authority(h->authority, host);
     bool is_named = name_is_below(host, domain);
-    if ((name_is_below(v->name, domain) || is_named) && v->name[0] != '\0' && strcmp(v->name, host) != 0) {
+    if ((name_is_below(v->name, domain) || is_named) && v->name[0] != '\0' &&
+        strcmp(v->name, host) != 0) {
         answer(v, 421, "Misdirected Request", "this connection is for another host");
         return false;
     }
@@ -191,7 +195,8 @@ static bool find_target(struct visit *v, const struct h1_head *h, struct target 
         return token_target(v, h, host, NULL, ret);
     if (!name_parse_path(h->target, &path))
         return token_target(v, h, NULL, NULL, ret);
-    if (!open_target(tunnel_find(v->node, path.sandbox, path.port), ret) && !token_target(v, h, NULL, &path, ret))
+    if (!open_target(tunnel_find(v->node, path.sandbox, path.port), ret) &&
+        !token_target(v, h, NULL, &path, ret))
         return false;
     (void)snprintf(ret->prefix, sizeof ret->prefix, "%.*s", (int)path.len, h->target);
     return true;
@@ -200,11 +205,15 @@ static bool find_target(struct visit *v, const struct h1_head *h, struct target 
 static bool write_head(struct visit *v, const struct h1_head *h, const struct target *t)
 {
     const char *rest = h->target + strlen(t->prefix);
-    auto_free char *target = mem_printf("%s%s", rest[0] == '/' || t->prefix[0] == '\0' ? "" : "/", rest);
+    auto_free char *target =
+        mem_printf("%s%s", rest[0] == '/' || t->prefix[0] == '\0' ? "" : "/", rest);
     char peer[64];
 
     peer_text(v, peer, sizeof peer);
-    const struct proxy_head x = {.target = target, .peer = peer, .prefix = t->prefix, .metadata = t->pass != NULL ? t->pass->metadata : "",
+    const struct proxy_head x = {.target = target,
+                                 .peer = peer,
+                                 .prefix = t->prefix,
+                                 .metadata = t->pass != NULL ? t->pass->metadata : "",
                                  .is_tls = net_conn_is_tls(v->side[CLIENT])};
     proxy_head_write(&v->out, h, &x);
     return !v->out.failed;
@@ -248,7 +257,7 @@ static void on_head(struct visit *v, size_t len)
     memmove(v->in.data, v->in.data + len, v->in.len - len);
     v->in.len -= len;
     loop_timer_clear(v->timer);
-    net_conn_set_patient(v->side[CLIENT]);      /* it may have ended its direction already */
+    net_conn_set_patient(v->side[CLIENT]); /* it may have ended its direction already */
     net_conn_pause(v->side[CLIENT], true);
     dial(v);
 }
@@ -263,7 +272,8 @@ static void on_head_bytes(struct net_conn *c, const uint8_t *p, size_t n, void *
         if (v->sandbox[0] == '\0')
             answer(v, 431, "Request Header Fields Too Large", "the head is too large");
         else
-            (void)buf_add(&v->in, p, n);        /* of the read that had the head's end; the next one comes later */
+            (void)buf_add(&v->in, p,
+                          n); /* of the read that had the head's end; the next one comes later */
         return;
     }
     ssize_t len = h1_head_find(v->in.data, v->in.len, &v->scanned);
@@ -283,7 +293,8 @@ static void on_secure(struct net_conn *c, void *ctx)
     if (t == NULL)
         return;
     if (!allow_has(&t->allow, (const struct sockaddr *)&v->peer)) {
-        log_info("tunnel.refused", "sandbox=%s port=%u cause=\"address is not allowed\"", t->sandbox, t->port);
+        log_info("tunnel.refused", "sandbox=%s port=%u cause=\"address is not allowed\"",
+                 t->sandbox, t->port);
         visit_free(v);
         return;
     }
@@ -403,7 +414,8 @@ static void on_sent(struct net_conn *c, void *ctx)
         visit_free(v);
         return;
     }
-    if (v->side[INSIDE] != NULL && !v->has_ended[1 - to] && net_conn_queued(c) < LOW && !(to == INSIDE && v->is_upgrade && v->in.len > 0))
+    if (v->side[INSIDE] != NULL && !v->has_ended[1 - to] && net_conn_queued(c) < LOW &&
+        !(to == INSIDE && v->is_upgrade && v->in.len > 0))
         net_conn_pause(v->side[1 - to], false);
 }
 
@@ -424,9 +436,11 @@ static void on_end(struct net_conn *c, int sys_errno, void *ctx)
     net_conn_end_output(v->side[1 - from]);
 }
 
-static void on_dialed(void *arg, enum monitor_result res, const struct chan_msg *m, const struct err *e)
+static void on_dialed(void *arg, enum monitor_result res, const struct chan_msg *m,
+                      const struct err *e)
 {
-    static const struct net_conn_ops relay = {.on_read = on_read, .on_sent = on_sent, .on_end = on_end};
+    static const struct net_conn_ops relay = {
+        .on_read = on_read, .on_sent = on_sent, .on_end = on_end};
     struct visit *v = arg;
     char text[96];
 
@@ -438,7 +452,8 @@ static void on_dialed(void *arg, enum monitor_result res, const struct chan_msg 
         else
             (void)snprintf(text, sizeof text, "nothing listens on port %u of the sandbox", v->port);
         net_conn_pause(v->side[CLIENT], false);
-        answer(v, res == MONITOR_GONE || (e != NULL && e->code == ERR_GONE) ? 410 : 502, "Bad Gateway", text);
+        answer(v, res == MONITOR_GONE || (e != NULL && e->code == ERR_GONE) ? 410 : 502,
+               "Bad Gateway", text);
         return;
     }
     v->side[INSIDE] = net_conn_new(v->node->loop, fd, NULL, &relay, v);
@@ -450,7 +465,7 @@ static void on_dialed(void *arg, enum monitor_result res, const struct chan_msg 
     net_conn_pause(v->side[CLIENT], false);
     struct buf rest = v->in;
     buf_init(&v->in, LIMIT_HTTP_HEAD);
-    take_body(v, rest.data, rest.len);  /* v may be gone */
+    take_body(v, rest.data, rest.len); /* v may be gone */
     buf_done(&rest);
 }
 
@@ -460,13 +475,14 @@ static void dial(struct visit *v)
     uint8_t space[128];
 
     tunnels_wake(v->node);
-    v->dialing = monitor_call(v->node->monitors, v->sandbox, MON_DIAL, space, mon_dial_encode(&m, space, sizeof space), DIAL_MS,
-                              on_dialed, v);
+    v->dialing = monitor_call(v->node->monitors, v->sandbox, MON_DIAL, space,
+                              mon_dial_encode(&m, space, sizeof space), DIAL_MS, on_dialed, v);
 }
 
 void visit_start(struct node *n, int fd, const struct sockaddr *peer, struct net_tls *tls)
 {
-    static const struct net_conn_ops ops = {.on_read = on_head_bytes, .on_secure = on_secure, .on_end = on_head_end};
+    static const struct net_conn_ops ops = {
+        .on_read = on_head_bytes, .on_secure = on_secure, .on_end = on_head_end};
     size_t count = 0;
 
     for (const struct visit *v = n->visits; v != NULL; v = v->next)
@@ -477,7 +493,8 @@ void visit_start(struct node *n, int fd, const struct sockaddr *peer, struct net
     }
     struct visit *v = mem_zalloc(sizeof *v);
     v->node = n;
-    memcpy(&v->peer, peer, peer->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
+    memcpy(&v->peer, peer,
+           peer->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
     buf_init(&v->in, LIMIT_HTTP_HEAD);
     buf_init(&v->out, 2 * LIMIT_HTTP_HEAD);
     v->next = n->visits;

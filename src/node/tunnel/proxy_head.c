@@ -14,9 +14,10 @@
 
 static bool is_ours(const char *name)
 {
-    static const char *const names[] = {"connection", "keep-alive", "proxy-connection", "x-forwarded-for", "x-forwarded-proto",
-                                        "x-forwarded-host", "x-forwarded-prefix", "x-real-ip", "forwarded", "x-verified-user-data",
-                                        "x-quicksand-token", "te"};
+    static const char *const names[] = {
+        "connection",        "keep-alive",           "proxy-connection",   "x-forwarded-for",
+        "x-forwarded-proto", "x-forwarded-host",     "x-forwarded-prefix", "x-real-ip",
+        "forwarded",         "x-verified-user-data", "x-quicksand-token",  "te"};
 
     for (size_t i = 0; i < array_len(names); i++)
         if (strcmp(names[i], name) == 0)
@@ -40,9 +41,11 @@ static const char *find_cookie(const char *value, size_t *ret_len)
 /* Of an Authorization field that has a token of ours; NULL if it is the server's. */
 static const char *bearer_of_ours(const struct http_header *f)
 {
-    bool is_bearer = strcmp(f->name, "authorization") == 0 && strncasecmp(f->value, "Bearer ", 7) == 0;
+    bool is_bearer =
+        strcmp(f->name, "authorization") == 0 && strncasecmp(f->value, "Bearer ", 7) == 0;
 
-    return is_bearer && strncmp(f->value + 7, PASS_PREFIX, strlen(PASS_PREFIX)) == 0 ? f->value + 7 : NULL;
+    return is_bearer && strncmp(f->value + 7, PASS_PREFIX, strlen(PASS_PREFIX)) == 0 ? f->value + 7
+                                                                                     : NULL;
 }
 
 bool proxy_head_token(const struct h1_head *h, char *out, size_t size)
@@ -96,8 +99,8 @@ void proxy_head_write(struct buf *out, const struct h1_head *h, const struct pro
         else if (!is_ours(f->name) && bearer_of_ours(f) == NULL)
             buf_addf(out, "%s: %s\r\n", f->name, f->value);
     }
-    buf_addf(out, "x-forwarded-for: %s\r\nx-forwarded-proto: %s\r\nx-forwarded-host: %s\r\n", x->peer, x->is_tls ? "https" : "http",
-             h->authority);
+    buf_addf(out, "x-forwarded-for: %s\r\nx-forwarded-proto: %s\r\nx-forwarded-host: %s\r\n",
+             x->peer, x->is_tls ? "https" : "http", h->authority);
     if (x->prefix[0] != '\0')
         buf_addf(out, "x-forwarded-prefix: %s\r\n", x->prefix);
     if (x->metadata[0] != '\0')

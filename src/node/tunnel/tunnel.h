@@ -47,7 +47,8 @@ int tunnel_open(struct node *n, const char *sandbox, const Quicksand__Node__Port
 size_t tunnel_close(struct node *n, const char *sandbox, uint16_t port);
 /* Every way into the sandbox: tunnels, connect tokens, connections. */
 void tunnels_end(struct node *n, const char *sandbox);
-uint16_t tunnels_shared_port(const struct node *n);     /* of names, paths and connect tokens, as clients reach it; 0: there is none */
+/* Of names, paths and connect tokens, as clients reach it; 0: there is none. */
+uint16_t tunnels_shared_port(const struct node *n);
 const struct tunnel *tunnel_find(const struct node *n, const char *sandbox, uint16_t port);    /* NULL: not open */
 struct tunnel *tunnel_named(const struct node *n, const char *host);
 /* The name under which TLS leads to it, "" = any. */
