@@ -63,8 +63,9 @@ static int write_sum(const struct job *job, int sums, int root, struct err *e)
 {
     char sum[IMAGE_DIGEST_SIZE];
 
+    /* A tree deeper than any path reaches (by a link on the way) is none that can be packed: it has no sum, and is unknown to verify. */
     if (pack_sum(root, never, NULL, sum, e) < 0)
-        return -1;
+        return e->code == ERR_UNSUPPORTED ? 0 : -1;
     auto_close int fd = openat(sums, job->name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     int r = fd >= 0 ? fd_write_all(fd, sum, strlen(sum)) : -errno;
     return r < 0 ? err_sys(e, -r, "write the sum of a layer") : 0;
@@ -138,7 +139,7 @@ int layer_publish(const struct job *job, int staging, int root, const char *laye
         return -1;
     /* Rows of the database will say that the layer exists: after a power cut too. */
     int r = syncfs(root) < 0 ? err_sys(e, errno, "write layer %s to disk", layer) : give_name(job, staging, layer, e);
-    if (r == 1 && renameat(sums, job->name, sums, layer) < 0)
+    if (r == 1 && renameat(sums, job->name, sums, layer) < 0 && errno != ENOENT)
         log_warn("image.sum", "layer=%s error=%d", layer, errno);
     if (r != 1)
         (void)unlinkat(sums, job->name, 0);

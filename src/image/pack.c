@@ -28,7 +28,7 @@
 #include "sys/fd.h"
 
 #define CHUNK (256 * 1024)
-#define DEPTH_MAX 1024
+#define DEPTH_MAX (LIMIT_PATH / 2)    /* of the deepest path there can be */
 #define XATTR_VALUE_MAX 65536
 #define OPAQUE ".wh..wh..opq"
 #define WHITEOUT ".wh."
