@@ -123,7 +123,7 @@ def test_nothing_outside_its_contract_happens(rig, seconds):
                 slowest = max(slowest, time.monotonic() - began)
                 time.sleep(0.05)
             print("seed", seed, "slowest", slowest)
-            assert evil.returncode == 0 and int(evil.stdout.read()) > 100 * seconds
+            assert evil.returncode == 0 and int(evil.stdout.read()) > 20 * seconds
             assert rig.process.poll() is None, "the keeper died"
             for other in k.list() - {sb}:
                 k.destroy(other)            # sandboxes that it made, as it may

@@ -5,6 +5,7 @@ The checks are the check_ functions of tests/system/inside/*.py; each runs in a 
 """
 
 import pathlib
+import platform
 import re
 
 import pytest
@@ -28,4 +29,6 @@ def box(daemon):
 def test_ordinary(api, box, file, check, user):
     program = f"import sys; sys.path.insert(0, '/opt/checks'); import {file}; {file}.{check}()"
     r = api.run(box, ["python3", "-B", "-c", program], user=user, timeout_s=60, stderr="merge")
+    if check == "check_files_without_a_name" and "Errno 95" in r["stdout"] and tuple(map(int, re.findall(r"\d+", platform.release())[:2])) < (6, 7):
+        pytest.skip("overlayfs of this kernel has no files without a name (O_TMPFILE)")
     assert r["exec"]["exit"] == {**r["exec"]["exit"], "reason": "exited", "code": 0}, r["stdout"]

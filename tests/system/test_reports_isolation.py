@@ -211,7 +211,8 @@ def test_names_of_hosts(api, daemon):
         assert sh(api, sb, "getent hosts $(hostname)")["stdout"].split() == ["127.0.1.1", "box-one"]
         assert sh(api, sb, "getent ahosts localhost | cut -d' ' -f1 | sort -u")["stdout"].split() == ["127.0.0.1", "::1"]
         resolver = sh(api, sb, "cat /etc/resolv.conf")["stdout"]
-        for line in pathlib.Path("/etc/resolv.conf").read_text().splitlines():
+        host = pathlib.Path("/etc/resolv.conf")
+        for line in host.read_text().splitlines() if host.exists() else ():
             if line.startswith(("search", "domain")):
                 assert line not in resolver
         sh(api, sb, "echo '10.9.8.7 mine' >> /etc/hosts; echo '# note' >> /etc/resolv.conf")

@@ -39,11 +39,15 @@ hostname vm
 echo 9223372036854775807 >/proc/sys/fs/file-max
 ulimit -n 20000
 mkdir -p /report
+[ -e /etc/resolv.conf ] || echo "nameserver 127.0.0.1" >/etc/resolv.conf
 cd /src || say "no tree"
 tools/users
 say "tests"
 export QUICKSAND_BUILD=/src/build QUICKSAND_TEST_DIR=/var/tmp/qs-vm QUICKSAND_TEST_CACHE=/var/cache/quicksand-test
 mkdir -m 755 "$QUICKSAND_TEST_DIR"
+for image in images/*.tar; do
+    [ ! -e "$image" ] || mv "$image" "$QUICKSAND_TEST_CACHE"
+done
 mapfile -t arguments </src/job
 tools/leak-check before "$QUICKSAND_TEST_DIR" /report/leaks
 setsid -w /usr/bin/python3 -m pytest -p no:cacheprovider -v -rs --tb=short --junitxml=/report/junit.xml "${arguments[@]}" \

@@ -61,11 +61,12 @@ static int v2_root(const struct cgroup_mounts *m, struct err *e)
     return fd;
 }
 
-static bool v2_has(int root, const char *controller)
+/* Whether a file that lists controllers names this one. */
+static bool v2_lists(int root, const char *file, const char *controller)
 {
     char text[512], word[32], list[520];
 
-    if (fd_read_at(root, "cgroup.controllers", text, sizeof text) < 0)
+    if (fd_read_at(root, file, text, sizeof text) < 0)
         return false;
     snprintf(list, sizeof list, " %s ", text);
     snprintf(word, sizeof word, " %s ", controller);
@@ -76,16 +77,25 @@ static bool v2_has(int root, const char *controller)
 static int v2_enable(int root, int base, const char *controller, struct err *e)
 {
     char text[32];
+    bool before = v2_lists(root, "cgroup.subtree_control", controller);
 
     snprintf(text, sizeof text, "+%s", controller);
     int r = fd_write_at(root, "cgroup.subtree_control", text);
-    /* Only the root of the whole hierarchy may have processes beside groups with limits; a container's may not. */
-    if (r == -EBUSY)
+    if (r == 0) {
+        r = fd_write_at(base, "cgroup.subtree_control", text);
+        if (r < 0 && !before) {
+            text[0] = '-';
+            (void)fd_write_at(root, "cgroup.subtree_control", text);
+        }
+    }
+    /*
+     * Only the root of the whole hierarchy may have processes beside groups with limits; a container's may not. A controller that
+     * can count threads, as cpu does, is refused one level further down (cgroup_vet_subtree_control_enable(), Linux 6.1).
+     */
+    if (r == -EBUSY || r == -EOPNOTSUPP)
         return err_set(e, ERR_CONFLICT,
                        "the topmost control group has processes of its own, so %s cannot be limited below it; "
                        "`quicksand doctor` has the command that moves them", controller);
-    if (r == 0)
-        r = fd_write_at(base, "cgroup.subtree_control", text);
     return r < 0 ? err_sys(e, -r, "enable the %s controller of cgroup v2", controller) : 0;
 }
 
@@ -97,7 +107,7 @@ static int controller_init(struct cg *g, int c, const char *v1_mount, struct err
             return err_sys(e, errno, "open %s", v1_mount);
         return base_open(g->parents[1 + c], g->name, &g->v1[c], e);
     }
-    if (v2_has(g->parents[0], controller_names[c]))
+    if (v2_lists(g->parents[0], "cgroup.controllers", controller_names[c]))
         return v2_enable(g->parents[0], g->v2, controller_names[c], e);
     g->absent[c] = true;
     return 0;
