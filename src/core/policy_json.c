@@ -150,7 +150,13 @@ static int read_rule(const json_t *j, size_t i, struct policy *p, struct err *e)
         each(json_object_get(j, "ports"), "ports", r, i, add_ports, e) < 0 || policy_json_requests(j, i, r, e) < 0)
         return -1;
     const char *wrong = policy_rule_wrong(r);
-    return wrong != NULL ? err_param(e, ERR_INVALID, PARAM, "rule %zu: %s", i + 1, wrong) : 0;
+    if (wrong != NULL)
+        return err_param(e, ERR_INVALID, PARAM, "rule %zu: %s", i + 1, wrong);
+    /* Egress would refuse the whole of each connection that such a rule is about. */
+    if (r->nmethods > 0 || r->npaths > 0 || r->ninjects > 0)
+        return err_param(e, ERR_INVALID, PARAM, "rule %zu: requests are not looked at by this version: methods, paths and inject are refused",
+                         i + 1);
+    return 0;
 }
 
 /* Both lists present and empty, or absent: nothing is allowed. */

@@ -186,6 +186,10 @@ static bool may_dial(struct flow *f, const struct address *to, int *ret_rule, en
     *ret_reason = EGRESS_BY_RULE;
     if (v.action != POLICY_ALLOW)
         return false;
+    /* Requests of a connection that was decided on before cannot be looked at any more. */
+    *ret_reason = EGRESS_METHOD;
+    if (v.opens)
+        return false;
     *ret_reason = EGRESS_ADDRESS;
     return policy_permits_address(&f->box->policy, v.rule, to, dial_is_local(to));
 }
