@@ -81,7 +81,8 @@ def test_nothing_but_its_own_sandbox_suffers(daemon, api, attack):
             sandbox = r.json()["id"]
             victims = [Victim(daemon, sandbox) for _ in range(3)]
             time.sleep(ATTACK_S)
-            state = api.get(f"/v1/sandboxes/{sandbox}")
+            wait = {} if attack == "stall" else {"wait": "exit", "timeout_s": 60}
+            state = api.get(f"/v1/sandboxes/{sandbox}", params=wait, timeout=90)
             assert state.status_code == 200
             if attack in BREACHES:
                 assert state.json()["state"] == "ended" and state.json()["exit"]["message"] == "init broke the protocol", state.text
