@@ -2,7 +2,8 @@
 Programs that people run, through rules that allow what they do: nothing of it may be other than without a sandbox. Rules by
 name and rules by address; the servers are farm.py's, with names and an authority of their own.
 
-The programs are tests/network/clients/*; each stops at the first thing that is not as it should be. Opened TLS: test_opened.py.
+The programs are tests/network/clients/*; each stops at the first thing that is not as it should be. Their image takes minutes to make, so all
+of it runs with --long; curl, apt, pip and npm are met in the other tests too.
 """
 
 import hashlib
@@ -17,6 +18,8 @@ import pytest
 import farm as f
 import qsdaemon
 import world as w
+
+pytestmark = pytest.mark.long
 
 CLIENTS = pathlib.Path(__file__).parent / "clients"
 RUN = {".sh": ["bash", "-eux"], ".py": ["python3", "-B"], ".mjs": ["node", "--unhandled-rejections=strict"], "": []}
@@ -101,16 +104,9 @@ def box(daemon, world, farm, clients, kind):
 
 SCRIPTS = ["apt.sh", "curl.sh", "git.sh", "libraries.py", "node.mjs", "openssl.sh", "pip.sh", "rows.sh", "rpc.py", "streams.py",
            "websocket.py", "wget.sh"]
-# By address nothing is read of a connection: what was seen by name, of those of the same kind, is seen again with --long.
-AGAIN = ["apt.sh", "curl.sh", "git.sh", "libraries.py", "pip.sh", "streams.py", "wget.sh"]
 
 
-def both(scripts):
-    return [pytest.param(kind, script, marks=[pytest.mark.long] if kind == "cidr" and script in AGAIN else [])
-            for kind in ("name", "cidr") for script in scripts]
-
-
-@pytest.mark.parametrize("kind,script", both(SCRIPTS), indirect=["kind"], scope="module")
+@pytest.mark.parametrize("kind,script", [(kind, script) for kind in ("name", "cidr") for script in SCRIPTS], indirect=["kind"], scope="module")
 def test_client(api, box, script):
     run(api, box, script)
 
@@ -151,23 +147,19 @@ def test_protocols_are_those_of_the_client(api, farm, box):
                    ("www.farm.test", "HTTP/1.1", "GET /small?b HTTP/1.1", "200")]
 
 
-@pytest.mark.long
 def test_long_waits(api, box):
     run(api, box, "streams.py", "65", timeout_s=900)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("script", ["rpc.py", "websocket.py"])
 def test_long_conversations(api, box, script):
     run(api, box, script, "180", timeout_s=900)
 
 
-@pytest.mark.long
 def test_servers_that_say_nothing(api, box, kind):
     run(api, box, "fails.py", kind, "slow")
 
 
-@pytest.mark.long
 def test_java_and_npm(daemon, world, farm, suites_tar, kind):
     daemon.import_image("suites", suites_tar)
     with daemon.api.sandbox(image="suites", network=POLICIES[kind], timeout_s=7200) as sb:
