@@ -16,15 +16,19 @@ HOST_MB = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE") // MIB
 HOST_CPUS = os.sysconf("SC_NPROCESSORS_ONLN")
 
 
-def group_files(daemon, *names):
-    """The values of the first of these files that each control group of the instance's sandboxes has."""
+def groups(daemon, *names):
+    """What each control group of the instance's sandboxes has in the first of these files, by the group's name."""
     found = {}
     for root in qsdaemon.group_roots():
         for group in (root / daemon.cgroup).glob("[0-9]*"):
             for name in names:
                 if (group / name).exists():
                     found.setdefault(group.name, (group / name).read_text().split()[0])
-    return list(found.values())
+    return found
+
+
+def group_files(daemon, *names):
+    return list(groups(daemon, *names).values())
 
 
 def memory_limits(daemon):

@@ -7,9 +7,9 @@ grep -q '^/dev/pts/' out
 grep -q 'speed' typescript
 script -qec 'exit 3' /dev/null </dev/null && exit 1 || [ $? = 3 ]
 tmux -S "$PWD/s" new-session -d -x 100 -y 30 'stty size; cat'
+until tmux -S "$PWD/s" capture-pane -p | grep -qx '30 100'; do sleep 0.1; done
 tmux -S "$PWD/s" send-keys 'typed in' Enter
 until tmux -S "$PWD/s" capture-pane -p | grep -c 'typed in' | grep -qx 2; do sleep 0.1; done
-tmux -S "$PWD/s" capture-pane -p | grep -qx '30 100'
 tmux -S "$PWD/s" split-window -h 'sleep 100'
 tmux -S "$PWD/s" list-panes | wc -l | grep -qx 2
 tmux -S "$PWD/s" kill-server
