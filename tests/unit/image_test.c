@@ -36,7 +36,7 @@ static void test_references(void **state)
         {"ghcr.io/o/i:tag@" DIGEST_A, "ghcr.io", "o/i", "tag", DIGEST_A},
         {"[::1]:5000/a", "[::1]:5000", "a", "latest", ""},
     };
-    static const char *const bad[] = {"", ":tag", "a//b", "/a", "a/", "A/b", "a b", "a:", "a:t:u", "a@sha256:12", "a@md5:" DIGEST_A,
+    static const char *const bad[] = {"", ":tag", "a//b", "/a", "a/", "A/b", "a b", "a:", "a:t:u", "a@sha256:12", ("a@md5:" DIGEST_A),
                                       "-a", "host:99999999/a", "host:/a", "[::1/a", "a/../b", "a\x01", "x.y:80"};
     struct image_ref r;
     struct err e;
