@@ -25,7 +25,8 @@ static inline void mem_free_p(void *p)
     free(*(void **)p);
 }
 
-#define auto_free __attribute__((cleanup(mem_free_p)))
+/* Some are kept for their end alone, which clang calls unused. */
+#define auto_free __attribute__((cleanup(mem_free_p), unused))
 #define take_ptr(p) ({ __auto_type tp_ = *(p); *(p) = NULL; tp_; })
 #define array_len(a) (sizeof(a) / sizeof((a)[0]))
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))

@@ -15,7 +15,7 @@ static inline void fd_close_p(int *fd)
     fd_close(fd);
 }
 
-#define auto_close __attribute__((cleanup(fd_close_p)))
+#define auto_close __attribute__((cleanup(fd_close_p), unused))
 #define take_fd(p) ({ int tf_ = *(p); *(p) = -1; tf_; })
 
 /* All or -errno; EINTR is retried, EAGAIN is an error. */
