@@ -36,6 +36,7 @@ int cmd_rm(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_build(int argc, char **argv);
 int cmd_image(int argc, char **argv);
+int cmd_secret(int argc, char **argv);
 int cmd_token(int argc, char **argv);
 int cmd_selftest(int argc, char **argv);
 int cmd_policy(int argc, char **argv);

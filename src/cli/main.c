@@ -27,6 +27,7 @@ static const struct {
     {"build", cmd_build, "build an image out of a Dockerfile"},
     {"image", cmd_image, "pull, import, list, name and remove images"},
     {"policy", cmd_policy, "what may leave a sandbox, and what was refused"},
+    {"secret", cmd_secret, "values that rules of a policy put into requests, and that stay outside"},
     {"token", cmd_token, "make, list and remove tokens"},
     {"doctor", cmd_doctor, "what this host can and cannot do, and the commands that mend it"},
     {"selftest", cmd_selftest, "try to get out of a sandbox on this machine"},

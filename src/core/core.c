@@ -94,6 +94,11 @@ struct store *core_store(struct core *c)
     return c->store;
 }
 
+struct vault *core_vault(struct core *c)
+{
+    return c->vault;
+}
+
 struct http_client *core_node(struct core *c)
 {
     return c->node;

@@ -22,6 +22,7 @@
 
 struct core;
 struct store;
+struct vault;
 
 struct core *core_new(struct loop *l, struct store *store, const char *node_address, const char *data_dir);
 /* Reads the rows that have not ended and starts to drive them to where they should be. */
@@ -38,6 +39,7 @@ int core_set_build_network(struct core *c, const char *words, struct err *e);
 const char *core_data_dir(const struct core *c);
 struct loop *core_loop(struct core *c);
 struct store *core_store(struct core *c);
+struct vault *core_vault(struct core *c);   /* NULL until vault_open */
 
 /* --- the node -------------------------------------------------------------------------------- */
 

@@ -19,6 +19,7 @@ struct refresh;
 struct core {
     struct loop *loop;
     struct store *store;                /* borrowed */
+    struct vault *vault;                /* borrowed */
     struct http_client *node;
     char *data_dir;
     char *tunnel_host;                  /* NULL or "": the host of a client's own URL */

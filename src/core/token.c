@@ -19,7 +19,8 @@
 
 const char *const token_scopes[] = {
     "sandbox:create", "sandbox:read", "sandbox:write", "exec:read",   "exec:write", "files:read",
-    "files:write",    "image:read",   "image:write",   "token:admin", "*",
+    "files:write",    "image:read",   "image:write",   "secret:read",
+    "secret:write",   "token:admin",  "*",
 };
 const size_t token_nscopes = array_len(token_scopes);
 

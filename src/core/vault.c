@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/internal.h"
 #include "net/seal.h"
 #include "net/signer.h"
 #include "node.pb-c.h"
@@ -44,6 +45,7 @@ struct vault *vault_open(struct core *c, const char *data_dir, struct err *e)
         vault_free(v);
         return NULL;
     }
+    c->vault = v;
     return v;
 }
 
@@ -62,6 +64,16 @@ char *vault_sign(struct vault *v, const json_t *claims, struct err *e)
     auto_free char *text = js_text(claims, true);
 
     return net_signer_jwt(v->signer, text, e);
+}
+
+void secret_wipe(json_t *values)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(values, key, value)
+        if (json_is_string(value))
+            explicit_bzero((char *)(uintptr_t)json_string_value(value), json_string_length(value));
 }
 
 /* --- telling the node ---------------------------------------------------------------------------------------------- */
@@ -143,7 +155,7 @@ static void add_secret(void *ctx, const struct secret_row *r)
 {
     struct all *a = ctx;
     struct err e;
-    auto_json *values = unseal(a->vault, r, &e);
+    auto_secret_values *values = unseal(a->vault, r, &e);
 
     if (values == NULL) {
         log_warn("vault.secret", "id=%s cause=\"%s\"", r->id, e.message);
@@ -350,7 +362,7 @@ void secret_update(struct vault *v, const char *id, const json_t *changes, secre
     const char *key;
     json_t *value;
 
-    auto_json *values = store_secret_get(core_store(v->core), id, &row, &e) == 0 ? unseal(v, &row, &e) : NULL;
+    auto_secret_values *values = store_secret_get(core_store(v->core), id, &row, &e) == 0 ? unseal(v, &row, &e) : NULL;
     if (values == NULL) {
         fn(ctx, NULL, &e);
         return;

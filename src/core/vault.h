@@ -42,6 +42,14 @@ void secret_update(struct vault *v, const char *id, const json_t *changes, secre
 void secret_delete(struct vault *v, const char *id, secret_fn fn, void *ctx);
 /* The caller owns the result. Notes that it was used. */
 json_t *secret_values(struct vault *v, const char *id, struct err *e);
+/* Overwrites the values of an object of strings that is needed no more. */
+void secret_wipe(json_t *values);
+static inline void secret_values_done(json_t **p)
+{
+    secret_wipe(*p);
+    json_decref(*p);
+}
+#define auto_secret_values __attribute__((cleanup(secret_values_done))) json_t
 /* Removes those whose time is over. */
 void secrets_expire(struct vault *v);
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 SCOPES = ["sandbox:create", "sandbox:read", "sandbox:write", "exec:read", "exec:write", "files:read", "files:write",
-          "image:read", "image:write", "token:admin"]
+          "image:read", "image:write", "secret:read", "secret:write", "token:admin"]
 
 
 def operations(api):

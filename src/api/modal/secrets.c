@@ -100,7 +100,7 @@ void rpc_secret_get_or_create(struct mcall *c)
     const char *name = m_text(rq->deployment_name);
     int how = (int)rq->object_creation_type;
     bool is_anonymous = how == CREATE_EPHEMERAL || how == CREATE_ANONYMOUS;
-    auto_json *values = json_object();
+    auto_secret_values *values = json_object();
     struct environment_row env;
     char object[IDEM_OBJECT_SIZE];
     struct idem_row known;
@@ -156,7 +156,7 @@ void rpc_secret_delete(struct mcall *c)
 void rpc_secret_update(struct mcall *c)
 {
     const M(SecretUpdateRequest) *rq = REQ(c, SecretUpdateRequest);
-    auto_json *changes = json_object();
+    auto_secret_values *changes = json_object();
 
     for (size_t i = 0; i < rq->n_updates; i++)
         (void)json_object_set_new(changes, m_text(rq->updates[i]->key),

@@ -33,7 +33,7 @@ const struct op *rest_op(size_t i)
         {rest_token_ops, rest_token_nops},     {rest_service_ops, rest_service_nops},
         {rest_ready_ops, rest_ready_nops},     {rest_port_ops, rest_port_nops},       {rest_pass_ops, rest_pass_nops},
         {rest_network_ops, rest_network_nops},
-        {rest_policy_ops, rest_policy_nops},
+        {rest_policy_ops, rest_policy_nops},   {rest_secret_ops, rest_secret_nops},
     };
 
     for (size_t t = 0; t < array_len(tables); t++) {

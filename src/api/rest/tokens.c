@@ -132,7 +132,7 @@ static void me(struct call *c)
 static const struct field create_body[] = {
     {"name", FIELD_STRING, FIELD_REQUIRED | FIELD_NAME, 1, LIMIT_NAME, NULL,
      "what the token is for"},
-    {"scopes", FIELD_STRINGS, FIELD_REQUIRED, 1, 11, NULL,
+    {"scopes", FIELD_STRINGS, FIELD_REQUIRED, 1, 13, NULL,
      "what it may do; none that the caller lacks"},
     {"expires_s", FIELD_NUMBER, FIELD_NULLABLE | FIELD_OPEN_MIN, 0, 3153600000.0, NULL,
      "lifetime; null = no end"},
