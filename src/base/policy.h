@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/address.h"
+#include "base/ids.h"
 #include "base/limits.h"
 
 #define POLICY_DOMAIN_MAX 253
@@ -55,7 +56,8 @@ enum policy_inject_kind {
 struct policy_inject {
     uint8_t kind;                   /* enum policy_inject_kind */
     bool replace;                   /* field or parameter: only where the request has it already */
-    char secret[LIMIT_NAME + 1];    /* its id; of a policy as written, or its name; "" = none: templates without keys */
+    char secret[LIMIT_NAME + 1];    /* name or id, as it was written; "" = none: templates without keys */
+    char secret_id[ID_SIZE];        /* which that is; "" = not looked up yet */
     char *name, *value, *with;      /* owned, never NULL */
 };
 

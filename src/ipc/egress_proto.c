@@ -20,6 +20,7 @@ const char *egress_reason_name(enum egress_reason r)
         [EGRESS_MISMATCH] = "mismatch", [EGRESS_METHOD] = "method", [EGRESS_ENCRYPTED] = "encrypted-hello",
         [EGRESS_LIMIT] = "limit", [EGRESS_MALFORMED] = "malformed",
         [EGRESS_NOTED] = "noted",
+        [EGRESS_SECRET] = "secret", [EGRESS_PINNED] = "tls_pinned", [EGRESS_CERTIFICATE] = "certificate",
     };
 
     return r > 0 && r < EGRESS_REASONS_ ? names[r] : "?";
@@ -65,6 +66,9 @@ size_t egress_policy_encode(const struct egress_policy *m, void *out, size_t siz
     wire_put_u32(&w, m->version);
     wire_put_bool(&w, m->follows);
     put_totals(&w, &m->totals);
+    wire_put_u64(&w, m->totals.injected);
+    wire_put_bytes(&w, m->authority, m->authority_len);
+    wire_put_bytes(&w, m->secrets, m->secrets_len);
     return done(&w);
 }
 
@@ -78,16 +82,50 @@ int egress_policy_decode(struct egress_policy *ret, const void *p, size_t n)
     m.revision = wire_get_u64(&r);
     m.keep = wire_get_bool(&r);
     m.policy = wire_get_bytes(&r, LIMIT_POLICY_BYTES, &m.policy_len);
-    if (r.at < r.len) {         /* older ones on the node's disk end here */
+    if (r.at < r.len) {         /* older ones on the node's disk end here, */
         wire_get_str(&r, m.name, sizeof m.name);
         m.version = wire_get_u32(&r);
         m.follows = wire_get_bool(&r);
         get_totals(&r, &m.totals);
     }
+    if (!r.failed && r.at < r.len) {    /* or here */
+        m.totals.injected = wire_get_u64(&r);
+        m.authority = wire_get_bytes(&r, EGRESS_AUTHORITY_BYTES, &m.authority_len);
+        m.secrets = wire_get_bytes(&r, EGRESS_SECRETS_BYTES, &m.secrets_len);
+    }
     if (!wire_end(&r) || !id_is(m.sandbox, "sb-"))
         return -EBADMSG;
     *ret = m;
     return 0;
+}
+
+size_t egress_secret_encode(const struct egress_secret *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_str(&w, m->id);
+    wire_put_str(&w, m->key);
+    wire_put_bytes(&w, m->value, m->value_len);
+    return done(&w);
+}
+
+int egress_secret_next(const uint8_t **p, size_t *n, struct egress_secret *ret)
+{
+    struct wire_reader r;
+
+    if (*n == 0)
+        return 0;
+    *ret = (struct egress_secret){{0}};
+    wire_read(&r, *p, *n);
+    wire_get_str(&r, ret->id, sizeof ret->id);
+    wire_get_str(&r, ret->key, sizeof ret->key);
+    ret->value = wire_get_bytes(&r, EGRESS_SECRETS_BYTES, &ret->value_len);
+    if (r.failed || !id_is(ret->id, "st-") || memchr(ret->value, '\0', ret->value_len) != NULL)
+        return -EBADMSG;
+    *p += r.at;
+    *n -= r.at;
+    return 1;
 }
 
 size_t egress_error_encode(const struct egress_error *m, void *out, size_t size)
@@ -152,6 +190,7 @@ size_t egress_status_encode(const struct egress_status *m, void *out, size_t siz
     wire_init(&w, out, size);
     wire_put_u64(&w, m->revision);
     put_totals(&w, &m->totals);
+    wire_put_u64(&w, m->totals.injected);
     wire_put_u64(&w, m->flows_now);
     wire_put_u32(&w, m->ndenials);
     for (uint32_t i = 0; i < m->ndenials; i++)
@@ -167,6 +206,7 @@ int egress_status_decode(struct egress_status *ret, const void *p, size_t n)
     wire_read(&r, p, n);
     ret->revision = wire_get_u64(&r);
     get_totals(&r, &ret->totals);
+    ret->totals.injected = wire_get_u64(&r);
     ret->flows_now = wire_get_u64(&r);
     ret->ndenials = wire_get_u32(&r);
     if (r.failed || ret->ndenials > EGRESS_DENIALS)
@@ -214,6 +254,7 @@ size_t egress_totals_encode(const char *sandbox, const struct egress_totals *m, 
     wire_init(&w, out, size);
     wire_put_str(&w, sandbox);
     put_totals(&w, m);
+    wire_put_u64(&w, m->injected);
     return done(&w);
 }
 
@@ -225,6 +266,8 @@ int egress_totals_decode(char ret_sandbox[ID_SIZE], struct egress_totals *ret, c
     wire_read(&r, p, n);
     wire_get_str(&r, ret_sandbox, ID_SIZE);
     get_totals(&r, ret);
+    if (!r.failed && r.at < r.len)      /* older ones on the node's disk end here */
+        ret->injected = wire_get_u64(&r);
     return wire_end(&r) && id_is(ret_sandbox, "sb-") ? 0 : -EBADMSG;
 }
 

@@ -39,6 +39,7 @@ struct egress_totals {
     uint64_t queries;           /* DNS */
     uint64_t denied;
     uint64_t noted;             /* allowed, and a rule of action log had matched */
+    uint64_t injected;          /* requests that secrets were put into */
 };
 
 /* TCP listener, UDP socket, raw sockets of IPv4 and IPv6 (without IPv6 another of IPv4). */
@@ -57,6 +58,20 @@ struct egress_policy {
     const uint8_t *policy;      /* ipc/policy_wire.h; borrowed */
     size_t policy_len;
     struct egress_totals totals;        /* with EGRESS_ATTACH: where counting goes on, if egress has not counted yet */
+    const uint8_t *authority;   /* PEM: key and certificate that opened connections are shown; borrowed */
+    size_t authority_len;       /* 0 = none */
+    const uint8_t *secrets;     /* egress_secret, one behind the other; borrowed */
+    size_t secrets_len;
+};
+
+/* Values that the policy names; on their way to egress alone, and on no disk. */
+#define EGRESS_SECRETS_BYTES (96 * 1024)
+#define EGRESS_AUTHORITY_BYTES (8 * 1024)
+struct egress_secret {
+    char id[ID_SIZE];
+    char key[256];
+    const char *value;          /* borrowed, not ended by a NUL */
+    size_t value_len;
 };
 
 struct egress_error {
@@ -77,6 +92,9 @@ enum egress_reason {
     EGRESS_LIMIT,               /* too many connections or queries */
     EGRESS_MALFORMED,
     EGRESS_NOTED,               /* it did go out: a rule of action log matched */
+    EGRESS_SECRET,              /* what a rule puts in could not be put in */
+    EGRESS_PINNED,              /* the client does not take the sandbox's own authority for the server's */
+    EGRESS_CERTIFICATE,         /* the server's certificate cannot be verified */
     EGRESS_REASONS_
 };
 const char *egress_reason_name(enum egress_reason r);
@@ -112,6 +130,10 @@ struct egress_status {
 
 size_t egress_policy_encode(const struct egress_policy *m, void *out, size_t size);
 int egress_policy_decode(struct egress_policy *ret, const void *p, size_t n);
+/* One of the list. */
+size_t egress_secret_encode(const struct egress_secret *m, void *out, size_t size);
+/* The first of *p, which then points behind it. 1, 0 at the end, or -EBADMSG. */
+int egress_secret_next(const uint8_t **p, size_t *n, struct egress_secret *ret);
 size_t egress_error_encode(const struct egress_error *m, void *out, size_t size);
 int egress_error_decode(struct egress_error *ret, const void *p, size_t n);
 size_t egress_status_encode(const struct egress_status *m, void *out, size_t size);

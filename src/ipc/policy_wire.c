@@ -30,6 +30,7 @@ static void put_requests(struct wire_writer *w, const struct policy_rule *r)
         wire_put_u8(w, j->kind);
         wire_put_bool(w, j->replace);
         wire_put_str(w, j->secret);
+        wire_put_str(w, j->secret_id);
         wire_put_str(w, j->name);
         wire_put_str(w, j->value);
         wire_put_str(w, j->with);
@@ -148,18 +149,19 @@ static void get_texts(struct wire_reader *rd, struct policy_rule *r, void (*add)
 
 static void get_requests(struct wire_reader *rd, struct policy_rule *r)
 {
-    char secret[LIMIT_NAME + 1], name[LIMIT_INJECT_TEXT + 1], value[LIMIT_INJECT_TEXT + 1], with[LIMIT_INJECT_TEXT + 1];
+    char secret[LIMIT_NAME + 1], id[ID_SIZE], name[LIMIT_INJECT_TEXT + 1], value[LIMIT_INJECT_TEXT + 1], with[LIMIT_INJECT_TEXT + 1];
 
     get_texts(rd, r, policy_rule_method);
     get_texts(rd, r, policy_rule_path);
     r->redact = wire_get_bool(rd);
-    uint32_t n = get_count(rd, 18);
+    uint32_t n = get_count(rd, 22);
     if (n > LIMIT_RULE_INJECTS)
         wire_fail(rd);
     for (uint32_t i = 0; i < n && !rd->failed; i++) {
         uint8_t kind = wire_get_u8(rd);
         bool replace = wire_get_bool(rd);
         wire_get_str(rd, secret, sizeof secret);
+        wire_get_str(rd, id, sizeof id);
         wire_get_str(rd, name, sizeof name);
         wire_get_str(rd, value, sizeof value);
         wire_get_str(rd, with, sizeof with);
@@ -168,6 +170,9 @@ static void get_requests(struct wire_reader *rd, struct policy_rule *r)
         struct policy_inject *j = policy_rule_inject(r, (enum policy_inject_kind)kind, name, value, with);
         j->replace = replace;
         memcpy(j->secret, secret, sizeof secret);
+        memcpy(j->secret_id, id, sizeof id);
+        if (id[0] != '\0' && !id_is(id, "st-"))
+            wire_fail(rd);
     }
 }
 

@@ -394,7 +394,8 @@ static void put_denials(Quicksand__Node__NetworkStatus *out, struct egress_statu
 
 static void put_counters(Quicksand__Node__NetworkStatus *out, const struct egress_totals *t)
 {
-    out->has_sent = out->has_received = out->has_flows = out->has_failed = out->has_queries = out->has_denied = out->has_noted = 1;
+    out->has_sent = out->has_received = out->has_flows = out->has_failed = out->has_queries = out->has_denied = out->has_noted =
+        out->has_injected = 1;
     out->sent = t->sent;
     out->received = t->received;
     out->flows = t->flows;
@@ -402,6 +403,7 @@ static void put_counters(Quicksand__Node__NetworkStatus *out, const struct egres
     out->queries = t->queries;
     out->denied = t->denied;
     out->noted = t->noted;
+    out->injected = t->injected;
 }
 
 static void put_name(Quicksand__Node__NetworkStatus *out, const struct egress_policy *p)

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -384,7 +385,7 @@ static void what_egress_tells(void **state)
                   .to = at("198.97.190.53"), .rule = "no-evil", .name = "evil.test"},
         .verdict = POLICY_DENY, .revision = 3, .count = 12, .missed = 5,
     };
-    const struct egress_totals t = {1, 2, 3, 4, 5, 6, 7};
+    const struct egress_totals t = {1, 2, 3, 4, 5, 6, 7, 8};
     const char *id = "sb-5EJ9F5jNp2WyUgNxhIo0Xy";
     char whose[ID_SIZE];
     struct egress_decision got;
@@ -422,19 +423,57 @@ static void policies_on_disk(void **state)
 {
     const struct egress_policy m = {
         .sandbox = "sb-5EJ9F5jNp2WyUgNxhIo0Xy", .revision = 9, .keep = true, .name = "prod", .version = 4, .follows = true,
-        .policy = (const uint8_t *)"rules", .policy_len = 5, .totals = {.sent = 100, .noted = 2}};
+        .policy = (const uint8_t *)"rules", .policy_len = 5, .totals = {.sent = 100, .noted = 2, .injected = 3},
+        .authority = (const uint8_t *)"pem", .authority_len = 3, .secrets = (const uint8_t *)"values", .secrets_len = 6};
     struct egress_policy got;
     uint8_t out[256];
 
     size_t n = egress_policy_encode(&m, out, sizeof out);
     assert_int_equal(egress_policy_decode(&got, out, n), 0);
     assert_string_equal(got.name, "prod");
-    assert_true(got.version == 4 && got.follows && got.totals.sent == 100 && got.totals.noted == 2);
-    size_t old = 4 + strlen(m.sandbox) + 8 + 1 + 4 + 5;
+    assert_true(got.version == 4 && got.follows && got.totals.sent == 100 && got.totals.noted == 2 && got.totals.injected == 3);
+    assert_true(got.authority_len == 3 && memcmp(got.authority, "pem", 3) == 0 && got.secrets_len == 6);
+    /* The first had no names, the next no secrets. */
+    size_t old = 4 + strlen(m.sandbox) + 8 + 1 + 4 + 5, named = old + 4 + 4 + 4 + 1 + 7 * 8;
     for (size_t i = 0; i < n; i++)
-        assert_int_equal(egress_policy_decode(&got, out, i) == 0, i == old);
+        assert_int_equal(egress_policy_decode(&got, out, i) == 0, i == old || i == named);
     assert_int_equal(egress_policy_decode(&got, out, old), 0);
     assert_true(got.revision == 9 && got.keep && got.policy_len == 5 && got.name[0] == '\0' && !got.follows && got.totals.sent == 0);
+}
+
+static void secrets_on_their_way(void **state)
+{
+    struct egress_secret a = {.key = "TOKEN", .value = "s3cr3t", .value_len = 6}, b = {.key = "EMPTY", .value = "", .value_len = 0}, got;
+    uint8_t out[512];
+
+    id_make(a.id, "st-");
+    id_make(b.id, "st-");
+    size_t one = egress_secret_encode(&a, out, sizeof out);
+    size_t all = one + egress_secret_encode(&b, out + one, sizeof out - one);
+    const uint8_t *p = out;
+    size_t n = all;
+    assert_int_equal(egress_secret_next(&p, &n, &got), 1);
+    assert_string_equal(got.id, a.id);
+    assert_string_equal(got.key, "TOKEN");
+    assert_true(got.value_len == 6 && memcmp(got.value, "s3cr3t", 6) == 0);
+    assert_int_equal(egress_secret_next(&p, &n, &got), 1);
+    assert_true(strcmp(got.id, b.id) == 0 && got.value_len == 0);
+    assert_int_equal(egress_secret_next(&p, &n, &got), 0);
+    for (size_t i = 1; i < one; i++) {
+        p = out;
+        n = i;
+        assert_int_equal(egress_secret_next(&p, &n, &got), -EBADMSG);
+    }
+    a.value = "a\0b";
+    a.value_len = 3;
+    p = out;
+    n = egress_secret_encode(&a, out, sizeof out);
+    assert_int_equal(egress_secret_next(&p, &n, &got), -EBADMSG);
+    (void)snprintf(a.id, sizeof a.id, "%s", "sb-5EJ9F5jNp2WyUgNxhIo0Xy");
+    p = out;
+    n = egress_secret_encode(&a, out, sizeof out);
+    assert_int_equal(egress_secret_next(&p, &n, &got), -EBADMSG);
+    assert_int_equal(egress_secret_encode(&b, out, 8), 0);
 }
 
 int main(void)
@@ -445,7 +484,7 @@ int main(void)
         cmocka_unit_test(the_first_rule_that_matches_decides), cmocka_unit_test(lists_of_modal),
         cmocka_unit_test(travels_and_is_checked), cmocka_unit_test(requests_decide_once_they_are_known),
         cmocka_unit_test(paths_are_read_in_one_way), cmocka_unit_test(what_requests_cannot_have),
-        cmocka_unit_test(with_an_index_or_without), cmocka_unit_test(what_egress_tells), cmocka_unit_test(policies_on_disk),
+        cmocka_unit_test(with_an_index_or_without), cmocka_unit_test(what_egress_tells), cmocka_unit_test(policies_on_disk), cmocka_unit_test(secrets_on_their_way),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -142,6 +142,7 @@ static void on_status(void *ctx, const Quicksand__Node__NetworkStatus *s, const 
     set(o, "dns_queries", json_integer((json_int_t)s->queries));
     set(o, "denied", json_integer((json_int_t)s->denied));
     set(o, "noted", json_integer((json_int_t)s->noted));
+    set(o, "injected", json_integer((json_int_t)s->injected));
     set(o, "denials", denials(s));
     call_reply(c, 200, o);
 }
