@@ -104,6 +104,9 @@ void policy_rule_path(struct policy_rule *r, const char *path);
 /* Valid until the next one is added; the caller sets `secret`. */
 struct policy_inject *policy_rule_inject(struct policy_rule *r, enum policy_inject_kind kind, const char *name, const char *value,
                                          const char *with);
+/* The keys of the secret that it wants; "NAME" of "$NAME" in templates, and those of a signature. */
+typedef void (*policy_key_fn)(void *ctx, const char *key, size_t n);
+void policy_inject_keys(const struct policy_inject *j, policy_key_fn fn, void *ctx);
 static inline bool policy_allows(const struct policy_rule *r)
 {
     return r->action == POLICY_ALLOW || r->action == POLICY_INJECT;

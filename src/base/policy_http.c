@@ -119,6 +119,44 @@ bool policy_template_is_valid(const char *text)
     return is_text(text);
 }
 
+static void template_keys(const char *text, policy_key_fn fn, void *ctx)
+{
+    const char *key;
+    size_t n;
+
+    for (const char *c = text; (c = strchr(c, '$')) != NULL;) {
+        size_t used = policy_template_next(c, &key, &n);
+        if (n > 0)
+            fn(ctx, key, n);
+        c += used > 0 ? used : 1;
+    }
+}
+
+void policy_inject_keys(const struct policy_inject *j, policy_key_fn fn, void *ctx)
+{
+    static const char *const of_signature[] = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"};
+
+    switch ((enum policy_inject_kind)j->kind) {
+    case POLICY_HEADER:
+    case POLICY_QUERY:
+        template_keys(j->value, fn, ctx);
+        break;
+    case POLICY_BASIC:
+        template_keys(j->name, fn, ctx);
+        template_keys(j->value, fn, ctx);
+        break;
+    case POLICY_SIGV4:
+        for (size_t i = 0; i < array_len(of_signature); i++)
+            fn(ctx, of_signature[i], strlen(of_signature[i]));
+        break;
+    case POLICY_PLACEHOLDER:
+        template_keys(j->with, fn, ctx);
+        break;
+    case POLICY_INJECT_KINDS_:
+        break;
+    }
+}
+
 static const char *inject_wrong(const struct policy_inject *j)
 {
     static const char url[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";

@@ -85,7 +85,7 @@ void limits_change(struct core *c, const struct sandbox_row *row, const struct s
  * caller frees. */
 char *spec_text(const struct sandbox_spec *s, const struct image_row *image, struct err *e);
 /* Calls fn with the node's request for a row. */
-int spec_with_request(const struct sandbox_row *row, const struct image_row *image,
+int spec_with_request(struct core *c, const struct sandbox_row *row, const struct image_row *image,
                       void (*fn)(void *ctx, const Quicksand__Node__CreateRequest *rq), void *ctx, struct err *e);
 
 #endif

@@ -9,6 +9,7 @@
 #include "core/internal.h"
 #include "core/life.h"
 #include "core/policy_json.h"
+#include "core/policy_secrets.h"
 #include "ipc/policy_wire.h"
 
 #define ASK_TIMEOUT_MS 15000
@@ -18,13 +19,17 @@ struct ask {
     void *ctx;
 };
 
-int network_request(const json_t *policy, const struct policy_origin *origin, Quicksand__Node__Network *ret, uint8_t **ret_bytes,
-                    struct err *e)
+int network_request(struct core *c, const json_t *policy, const struct policy_origin *origin, Quicksand__Node__Network *ret,
+                    uint8_t **ret_bytes, struct err *e)
 {
     struct policy p;
 
     if (policy_from_json(policy, &p, e) < 0)
         return -1;
+    if (policy_find_secrets(c, &p, e) < 0) {
+        policy_done(&p);
+        return -1;
+    }
     if (origin != NULL && origin->name[0] != '\0') {
         ret->name = (char *)(uintptr_t)origin->name;
         ret->has_version = ret->has_follows = true;
@@ -164,7 +169,7 @@ static void put(struct core *c, const char *id, const json_t *policy, const stru
     auto_free uint8_t *bytes = NULL;
     struct err e;
 
-    if (check(c, id, true, &e) < 0 || network_request(policy, origin, &network, &bytes, &e) < 0 ||
+    if (check(c, id, true, &e) < 0 || network_request(c, policy, origin, &network, &bytes, &e) < 0 ||
         note_origin(c, id, origin, &e) < 0) {
         fn(ctx, NULL, &e);
         return;

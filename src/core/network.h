@@ -11,9 +11,9 @@
 #include "json/json.h"
 #include "node.pb-c.h"
 
-/* The node's form of a policy; *ret_bytes is what *ret points into, the caller frees it; `origin` (NULL = none) is borrowed. */
-int network_request(const json_t *policy, const struct policy_origin *origin, Quicksand__Node__Network *ret, uint8_t **ret_bytes,
-                    struct err *e);
+/* The node's form of a policy, with its secrets looked up; *ret_bytes is what *ret points into, the caller frees it; `origin` (NULL = none) is borrowed. */
+int network_request(struct core *c, const json_t *policy, const struct policy_origin *origin, Quicksand__Node__Network *ret,
+                    uint8_t **ret_bytes, struct err *e);
 
 /* For RUN of builds: "block", "open" or a policy; core's. */
 const json_t *core_build_network(const struct core *c);

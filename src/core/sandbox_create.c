@@ -17,6 +17,7 @@
 #include "core/life.h"
 #include "core/policies.h"
 #include "core/policy_json.h"
+#include "core/policy_secrets.h"
 #include "json/json.h"
 
 #define CREATE_TIMEOUT_MS 120000 /* the node's own limits are shorter */
@@ -146,7 +147,7 @@ static void ask_node(struct creation *cr)
 {
     struct err e;
 
-    if (spec_with_request(&cr->row, &cr->image, send_request, cr, &e) < 0)
+    if (spec_with_request(cr->core, &cr->row, &cr->image, send_request, cr, &e) < 0)
         undo(cr, &e);
 }
 
@@ -319,7 +320,7 @@ static void claim(struct creation *cr)
     }
 }
 
-/* A policy's name becomes the policy; both are the caller's. */
+/* A policy's name becomes the policy; both are the caller's. What it says is checked. */
 static int resolve_network(struct core *c, struct sandbox_spec *spec, json_t **ret_policy, json_t **ret_origin, struct err *e)
 {
     struct policy_origin origin;
@@ -329,7 +330,12 @@ static int resolve_network(struct core *c, struct sandbox_spec *spec, json_t **r
     spec->network = *ret_policy = policies_resolve(c, spec->network, &origin, e);
     if (spec->network != NULL && origin.name[0] != '\0')
         spec->network_policy = *ret_origin = policy_origin_json(&origin);
-    return spec->network != NULL ? 0 : -1;
+    struct policy p;
+    if (spec->network == NULL || policy_from_json(spec->network, &p, e) < 0)
+        return -1;
+    int r = policy_find_secrets(c, &p, e);
+    policy_done(&p);
+    return r;
 }
 
 void sandbox_create(struct core *c, const struct sandbox_spec *asked, const char *token_id,

@@ -152,12 +152,6 @@ int spec_check(const struct sandbox_spec *s, struct err *e)
                          "workdir must be an absolute path of at most %d bytes", LIMIT_PATH - 1);
     if (s->user != NULL && check_user(s->user, e) < 0)
         return -1;
-    if (!network_is_blocked(s->network)) {
-        struct policy p;
-        if (policy_from_json(s->network, &p, e) < 0)
-            return -1;
-        policy_done(&p);
-    }
     return ports_check(s->ports, s->inbound_allow, e);
 }
 
@@ -345,7 +339,7 @@ static void make_hostname(const struct sandbox_row *row, char out[64])
         (void)snprintf(out, 64, "%s", row->id);
 }
 
-int spec_with_request(const struct sandbox_row *row, const struct image_row *image,
+int spec_with_request(struct core *c, const struct sandbox_row *row, const struct image_row *image,
                       void (*fn)(void *ctx, const Quicksand__Node__CreateRequest *rq), void *ctx,
                       struct err *e)
 {
@@ -388,7 +382,7 @@ int spec_with_request(const struct sandbox_row *row, const struct image_row *ima
     rq.n_ports = p.ports.n;
     if (json_object_get(p.spec, "network") != NULL) {
         policy_origin_read(json_object_get(p.spec, "network_policy"), &origin);
-        if (network_request(json_object_get(p.spec, "network"), &origin, &network, &p.policy, e) < 0) {
+        if (network_request(c, json_object_get(p.spec, "network"), &origin, &network, &p.policy, e) < 0) {
             parts_done(&p);
             return err_wrap(e, "row of %s", row->id);
         }

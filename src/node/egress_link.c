@@ -51,6 +51,7 @@ static void request_free(struct request *r)
 {
     for (int i = 0; i < r->nfds; i++)
         fd_close(&r->fds[i]);
+    explicit_bzero(r->payload, r->len);     /* it may have values of secrets */
     free(r);
 }
 

@@ -19,12 +19,16 @@
 #include "node/call.h"
 #include "node/egress_link.h"
 #include "node/monitor_link.h"
+#include "node/modal/router.h"
 #include "node/network_log.h"
+#include "node/network_note.h"
 #include "node/ops.h"
 #include "sys/fd.h"
 
 #define DIRECTORY ".network"
 #define FILE_MAX_BYTES (LIMIT_POLICY_BYTES + 512)
+#define MESSAGE_MAX_BYTES (FILE_MAX_BYTES + EGRESS_SECRETS_BYTES + EGRESS_AUTHORITY_BYTES)
+#define SECRETS_ROOM 4096      /* what buf_reserve asks for ahead */
 #define SOCKETS_MS 10000        /* the monitor answers at once */
 #define EGRESS_MS 10000
 #define STATUS_MS 2000
@@ -35,6 +39,7 @@ struct network {
     struct egress_link *link;
     struct network_log *log;
     int fd;                     /* data_dir/node/.network */
+    struct map notes;           /* sandbox -> struct network_note, owned: of those that egress was told of since we began */
 };
 
 /* One sandbox on its way to egress. */
@@ -62,6 +67,40 @@ static int load_policy(struct network *w, const char *sandbox, uint8_t *out, str
     if (egress_policy_decode(ret, out, (size_t)n) < 0)
         return err_set(e, ERR_INTERNAL, "the network policy of %s on disk cannot be read", sandbox);
     return 0;
+}
+
+static void keep_note(struct network *w, const char *sandbox, struct network_note *note)
+{
+    network_note_free(map_put(&w->notes, sandbox, note));
+}
+
+/*
+ * Tells egress a policy together with what is on no disk. The reply goes to `cb`; what cannot be put together comes back as an error
+ * instead.
+ */
+static int tell(struct network *w, enum egress_type type, struct egress_policy *m, const int *fds, int nfds, uint64_t timeout_ms,
+                egress_cb cb, void *arg, struct err *e)
+{
+    auto_buf values = {0};
+    struct policy p;
+
+    if (policy_decode(&p, m->policy, m->policy_len) < 0)
+        return err_set(e, ERR_INTERNAL, "the network policy of %s on disk cannot be read", m->sandbox);
+    buf_init(&values, EGRESS_SECRETS_BYTES + SECRETS_ROOM);
+    int r = network_secrets(&p, w->node->router->secrets, &values, e);
+    if (r == 0) {
+        auto_free uint8_t *out = mem_alloc(MESSAGE_MAX_BYTES);
+        m->secrets = (const uint8_t *)values.data;
+        m->secrets_len = values.len;
+        size_t n = egress_policy_encode(m, out, MESSAGE_MAX_BYTES);
+        keep_note(w, m->sandbox, network_note_new(&p));
+        egress_call(w->link, type, out, n, fds, nfds, timeout_ms, cb, arg);
+        explicit_bzero(out, n);
+    }
+    if (values.len > 0)
+        explicit_bzero(values.data, values.len);
+    policy_done(&p);
+    return r;
 }
 
 static void reply_revision(struct op *op, const struct err *failure)
@@ -119,9 +158,8 @@ static void on_sockets(void *arg, enum monitor_result res, const struct chan_msg
         return;
     }
     network_log_get_totals(a->network->log, a->sandbox, &p.totals);
-    auto_free uint8_t *out = mem_alloc(FILE_MAX_BYTES);
-    size_t n = egress_policy_encode(&p, out, FILE_MAX_BYTES);
-    egress_call(a->network->link, EGRESS_ATTACH, out, n, m->fds, EGRESS_SOCKETS, EGRESS_MS, attached, a);
+    if (tell(a->network, EGRESS_ATTACH, &p, m->fds, EGRESS_SOCKETS, EGRESS_MS, attached, a, &bad) < 0)
+        attached(a, NULL, &bad);
 }
 
 static struct attach *attach_new(struct network *w, const char *sandbox)
@@ -210,6 +248,7 @@ struct network *network_new(struct node *n, struct err *e)
         free(w);
         return NULL;
     }
+    map_init(&w->notes);
     w->log = network_log_new(w->fd);
     (void)snprintf(path, sizeof path, "%s/egress.sock", n->conf.run_dir);
     w->link = egress_link_new(n->loop, path, on_up, on_event, w);
@@ -220,6 +259,11 @@ void network_free(struct network *w)
 {
     if (w == NULL)
         return;
+    struct map_iter it = MAP_ITER;
+    void *note;
+    while (map_next(&w->notes, &it, NULL, &note))
+        network_note_free(note);
+    map_done(&w->notes);
     egress_link_free(w->link);
     network_log_free(w->log);
     fd_close(&w->fd);
@@ -287,6 +331,7 @@ void network_remove(struct network *w, const char *sandbox)
     int r = unlinkat(w->fd, sandbox, 0);
 
     network_log_remove(w->log, sandbox);
+    network_note_free(map_del(&w->notes, sandbox));
     if (r < 0) {
         if (errno != ENOENT)
             log_warn("policy-not-removed", "sandbox=%s error=%s", sandbox, strerror(errno));
@@ -336,7 +381,58 @@ void network_replace(struct op *op, const char *sandbox, const Quicksand__Node__
     struct attach *a = attach_new(w, sandbox);
     a->op = op;
     a->done = done;
-    egress_call(w->link, EGRESS_POLICY, bytes, n, NULL, 0, CHANGE_MS, on_changed, a);
+    struct egress_policy now;
+    if (egress_policy_decode(&now, bytes, n) < 0)
+        err_set(&e, ERR_INTERNAL, "the network policy of %s cannot be read", sandbox);
+    else if (tell(w, EGRESS_POLICY, &now, NULL, 0, CHANGE_MS, on_changed, a, &e) == 0)
+        return;
+    attached(a, NULL, &e);
+}
+
+/* --- secrets --------------------------------------------------------------------------------- */
+
+static bool names_any(const struct network_note *note, const Quicksand__Node__PutSecretsRequest *rq)
+{
+    if (rq->replace_all)
+        return note->secrets.count > 0;
+    for (size_t i = 0; i < rq->n_secrets; i++)
+        if (rq->secrets[i]->secret_id != NULL && map_get(&note->secrets, rq->secrets[i]->secret_id) != NULL)
+            return true;
+    return false;
+}
+
+/* The same policy once more, with the values of now: no connection is cut for it. */
+static void tell_again(struct network *w, const char *sandbox)
+{
+    auto_free uint8_t *bytes = mem_alloc(FILE_MAX_BYTES);
+    struct egress_policy p;
+    struct err e;
+
+    if (load_policy(w, sandbox, bytes, &p, &e) == 0) {
+        p.keep = true;
+        struct attach *a = attach_new(w, sandbox);
+        if (tell(w, EGRESS_POLICY, &p, NULL, 0, CHANGE_MS, on_changed, a, &e) == 0)
+            return;
+        free(a);
+    }
+    log_warn("secrets-not-told", "sandbox=%s error=\"%s\"", sandbox, e.message);
+}
+
+void network_put_secrets(struct network *w, Quicksand__Node__PutSecretsRequest *rq)
+{
+    struct map_iter it = MAP_ITER;
+    char (*ids)[ID_SIZE] = mem_array(w->notes.count + 1, sizeof *ids);
+    size_t n = 0;
+    const char *sandbox;
+    void *note;
+
+    while (map_next(&w->notes, &it, &sandbox, &note))
+        if (names_any(note, rq))
+            (void)snprintf(ids[n++], ID_SIZE, "%s", sandbox);
+    router_secrets_put(w->node->router->secrets, rq);
+    for (size_t i = 0; i < n; i++)
+        tell_again(w, ids[i]);
+    free(ids);
 }
 
 /* A policy that somebody else has put there meanwhile is left alone. */

@@ -18,6 +18,8 @@ void network_attach(struct network *w, const char *sandbox);
 /* Replaces the policy; `done` is called once it is in force, or with why it is not. */
 typedef void (*network_done)(struct op *op, const struct err *e);
 void network_replace(struct op *op, const char *sandbox, const Quicksand__Node__Network *m, network_done done);
+/* Values of secrets are known, or not any more: egress is told those that policies here name. Takes them out of the request. */
+void network_put_secrets(struct network *w, Quicksand__Node__PutSecretsRequest *rq);
 void network_remove(struct network *w, const char *sandbox);
 
 #endif

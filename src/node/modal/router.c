@@ -15,6 +15,7 @@
 #include "net/tls.h"
 #include "node/call.h"
 #include "node/certificate.h"
+#include "node/network.h"
 #include "node/ops.h"
 #include "sys/fd.h"
 
@@ -152,7 +153,7 @@ void op_set_keys(struct op *op)
 
 void op_put_secrets(struct op *op)
 {
-    router_secrets_put(op->node->router->secrets, (Quicksand__Node__PutSecretsRequest *)op->rq);
+    network_put_secrets(op->node->network, (Quicksand__Node__PutSecretsRequest *)op->rq);
     op_reply_empty(op);
 }
 
