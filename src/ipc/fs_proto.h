@@ -33,4 +33,8 @@
 #define FS_SIGN_ALIVE 'k'
 #define FS_SIGN_CREDIT 'a'
 
+/* Where Trust leaves the certificate alone, and behind those of the image. */
+#define FS_TRUST_AUTHORITY "/etc/quicksand/authority.pem"
+#define FS_TRUST_BUNDLE "/etc/quicksand/authorities.pem"
+
 #endif

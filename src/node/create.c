@@ -43,6 +43,7 @@ struct create {
     int64_t start_by_ms;        /* init must be up */
     uint64_t pause_ms;
     bool adopted;               /* the keeper had it already */
+    bool is_trusted;            /* its authority is in place, if it has one */
     bool rebuilt;               /* remains of it were removed once */
     struct loop_timer *again;
     struct exec_record entry_record;
@@ -227,6 +228,46 @@ static void start_entry(void *arg)
     query_start(op->node, &op->q[0], c->sandbox, &c->entry, on_entry, op);
 }
 
+static void begin(struct op *op)
+{
+    struct create *c = op->state;
+
+    c->is_trusted = true;
+    if (request(op)->entry != NULL)
+        start_entry(op);
+    else
+        look(op);
+}
+
+static void on_trusted(void *arg, const struct err *e)
+{
+    struct op *op = arg;
+    struct create *c = op->state;
+
+    if (e != NULL && is_absent(e) && is_half_built(op))
+        return;
+    if (e == NULL)
+        begin(op);
+    else if (e->code == ERR_GONE && c->adopted)
+        look(op);               /* it has lived and ended: that is the answer */
+    else if (c->adopted)
+        op_fail(op, e);
+    else
+        fail_create(op, e);
+}
+
+/* Nothing runs before it could find the sandbox's authority. */
+static void trust(void *arg)
+{
+    struct op *op = arg;
+    struct create *c = op->state;
+
+    if (request(op)->network == NULL || c->is_trusted)
+        begin(op);
+    else
+        network_trust(op->node->network, c->sandbox, on_trusted, op);
+}
+
 static int open_ports(struct op *op, struct err *e)
 {
     const Quicksand__Node__CreateRequest *rq = request(op);
@@ -250,14 +291,13 @@ static void bring_up(struct op *op)
             fail_create(op, &e);
         return;
     }
-    loop_timer_cb step = request(op)->entry != NULL ? start_entry : look;
-
+    c->is_trusted = false;
     c->give_up_ms = clock_boot_ms() + ADOPT_MS;
     c->start_by_ms = clock_boot_ms() + READY_MS;
     c->pause_ms = 1;
     loop_timer_free(c->again);
-    c->again = loop_timer_new(op->node->loop, step, op);
-    step(op);
+    c->again = loop_timer_new(op->node->loop, trust, op);
+    trust(op);
 }
 
 /* --- the keeper ------------------------------------------------------------------------------ */
@@ -355,7 +395,7 @@ static void ask_keeper(struct op *op)
 
 static int entry_message(const Quicksand__Node__CreateRequest *rq, struct create *c, struct err *e)
 {
-    const struct exec_env_input in = {
+    struct exec_env_input in = {
         .defaults = rq->defaults,
         .command = rq->entry,
         .tty = rq->entry_tty,
@@ -364,7 +404,11 @@ static int entry_message(const Quicksand__Node__CreateRequest *rq, struct create
     if (rq->rows > UINT16_MAX || rq->cols > UINT16_MAX)
         return err_param(e, ERR_INVALID, "rows", "the terminal is too large");
     buf_init(&c->spec, LIMIT_CHANNEL_MESSAGE);
-    if (exec_env_build(&in, &c->spec, e) < 0)
+    struct network_note *note = rq->network != NULL ? network_note_of(rq->network) : NULL;
+    in.network = note;
+    int r = exec_env_build(&in, &c->spec, e);
+    network_note_free(note);
+    if (r < 0)
         return -1;
     (void)snprintf(c->entry.exec_id, sizeof c->entry.exec_id, "%s", ENTRY_EXEC_ID);
     c->entry.flags = MON_EXEC_ENTRY | (rq->entry_stdin ? MON_EXEC_STDIN : 0) |

@@ -16,6 +16,7 @@
 #include "node/defaults.h"
 #include "node/exec_env.h"
 #include "node/map.h"
+#include "node/network.h"
 #include "node/ops.h"
 #include "node/query.h"
 
@@ -45,6 +46,7 @@ int exec_request(struct node *n, const Quicksand__Node__ExecStartRequest *rq, st
     const struct exec_env_input in = {
         .defaults = defaults_get(n->defaults, rq->ref->sandbox_id),
         .command = rq->command,
+        .network = network_note(n->network, rq->ref->sandbox_id),
         .tty = rq->tty,
         .helper = rq->helper,
     };

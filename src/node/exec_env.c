@@ -1,8 +1,8 @@
 /*
  * exec_env.c - from a command and the sandbox's defaults to the block that init executes
  *
- * The environment: PATH; LANG unless LANG or LC_ALL is set by anyone; TERM on a terminal; then the
- * defaults of the sandbox (image first), then the command's own. The last value of a name wins and
+ * The environment: PATH; LANG unless LANG or LC_ALL is set by anyone; TERM on a terminal; what the
+ * network policy has for programs: placeholders, and where the authorities are; then the defaults of the sandbox (image first), then the command's own. The last value of a name wins and
  * stands where the name first came. HOME is set by init, which knows the user.
  */
 #include "node/exec_env.h"
@@ -15,6 +15,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "ipc/exec_spec.h"
+#include "ipc/fs_proto.h"
 
 #define DEFAULT_PATH "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define DEFAULT_LANG "LANG=C.UTF-8"
@@ -99,6 +100,24 @@ static bool sets_language(const struct exec_env_input *in)
     return false;
 }
 
+/* Most programs read one file with everything, some one beside their own. */
+static const char *const trust_env[] = {
+    "SSL_CERT_FILE=" FS_TRUST_BUNDLE,      "REQUESTS_CA_BUNDLE=" FS_TRUST_BUNDLE, "CURL_CA_BUNDLE=" FS_TRUST_BUNDLE,
+    "GIT_SSL_CAINFO=" FS_TRUST_BUNDLE,     "PIP_CERT=" FS_TRUST_BUNDLE,           "NPM_CONFIG_CAFILE=" FS_TRUST_BUNDLE,
+    "AWS_CA_BUNDLE=" FS_TRUST_BUNDLE,      "CARGO_HTTP_CAINFO=" FS_TRUST_BUNDLE,  "NODE_EXTRA_CA_CERTS=" FS_TRUST_AUTHORITY,
+    "DENO_CERT=" FS_TRUST_AUTHORITY,
+};
+
+static int add_network(const struct network_note *n, struct env *v, struct err *e)
+{
+    for (size_t i = 0; n->opens_tls && i < array_len(trust_env); i++)
+        (void)env_add(v, "env", trust_env[i], strlen(trust_env[i]), NULL);
+    for (size_t i = 0; i < n->nenv; i++)
+        if (env_add(v, "network", n->env[i], strlen(n->env[i]), e) < 0)
+            return -1;
+    return 0;
+}
+
 static int build_env(const struct exec_env_input *in, struct env *v, struct err *e)
 {
     const Quicksand__Node__Defaults *d = in->defaults;
@@ -109,6 +128,8 @@ static int build_env(const struct exec_env_input *in, struct env *v, struct err 
         (void)env_add(v, "env", DEFAULT_LANG, strlen(DEFAULT_LANG), NULL);
     if (in->tty)
         (void)env_add(v, "env", DEFAULT_TERM, strlen(DEFAULT_TERM), NULL);
+    if (in->network != NULL && !in->helper && add_network(in->network, v, e) < 0)
+        return -1;
     for (size_t i = 0; d != NULL && i < d->n_env; i++)
         if (env_add(v, "defaults.env", d->env[i], strlen(d->env[i]), e) < 0)
             return -1;

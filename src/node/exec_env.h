@@ -12,10 +12,12 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "node.pb-c.h"
+#include "node/network_note.h"
 
 struct exec_env_input {
     const Quicksand__Node__Defaults *defaults;  /* NULL: none */
     const Quicksand__Node__Command *command;
+    const struct network_note *network;         /* NULL: none, or nothing of it is in the environment */
     bool tty;
     bool helper;
 };

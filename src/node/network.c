@@ -23,6 +23,7 @@
 #include "node/network_log.h"
 #include "node/network_note.h"
 #include "node/ops.h"
+#include "node/trust.h"
 #include "sys/fd.h"
 
 #define DIRECTORY ".network"
@@ -48,6 +49,8 @@ struct attach {
     char sandbox[ID_SIZE];
     struct op *op;              /* who waits for it, or NULL */
     network_done done;          /* with an op */
+    uint8_t *policy;            /* that is to be put in force, without its revision; owned, NULL: the one on disk */
+    size_t policy_len;
 };
 
 static ssize_t load(struct network *w, const char *sandbox, uint8_t *out)
@@ -82,16 +85,23 @@ static int tell(struct network *w, enum egress_type type, struct egress_policy *
                 egress_cb cb, void *arg, struct err *e)
 {
     auto_buf values = {0};
+    auto_trust *authority = NULL;
     struct policy p;
 
     if (policy_decode(&p, m->policy, m->policy_len) < 0)
         return err_set(e, ERR_INTERNAL, "the network policy of %s on disk cannot be read", m->sandbox);
     buf_init(&values, EGRESS_SECRETS_BYTES + SECRETS_ROOM);
     int r = network_secrets(&p, w->node->router->secrets, &values, e);
+    if (r == 0 && policy_opens_tls(&p)) {
+        authority = trust_authority(w->fd, m->sandbox, e);
+        r = authority != NULL ? 0 : -1;
+    }
     if (r == 0) {
         auto_free uint8_t *out = mem_alloc(MESSAGE_MAX_BYTES);
         m->secrets = (const uint8_t *)values.data;
         m->secrets_len = values.len;
+        m->authority = (const uint8_t *)authority;
+        m->authority_len = authority != NULL ? strlen(authority) : 0;
         size_t n = egress_policy_encode(m, out, MESSAGE_MAX_BYTES);
         keep_note(w, m->sandbox, network_note_new(&p));
         egress_call(w->link, type, out, n, fds, nfds, timeout_ms, cb, arg);
@@ -101,6 +111,45 @@ static int tell(struct network *w, enum egress_type type, struct egress_policy *
         explicit_bzero(values.data, values.len);
     policy_done(&p);
     return r;
+}
+
+struct network_note *network_note_of(const Quicksand__Node__Network *m)
+{
+    struct policy p;
+
+    if (policy_decode(&p, m->policy.data, m->policy.len) < 0)
+        return NULL;
+    struct network_note *note = network_note_new(&p);
+    policy_done(&p);
+    return note;
+}
+
+const struct network_note *network_note(struct network *w, const char *sandbox)
+{
+    struct network_note *note = map_get(&w->notes, sandbox);
+    struct egress_policy m;
+    struct policy p;
+    struct err e;
+
+    if (note != NULL || faccessat(w->fd, sandbox, F_OK, 0) < 0)
+        return note;
+    auto_free uint8_t *bytes = mem_alloc(FILE_MAX_BYTES);
+    if (load_policy(w, sandbox, bytes, &m, &e) < 0 || policy_decode(&p, m.policy, m.policy_len) < 0)
+        return NULL;
+    note = network_note_new(&p);
+    policy_done(&p);
+    keep_note(w, sandbox, note);
+    return note;
+}
+
+void network_trust(struct network *w, const char *sandbox, void (*done)(void *arg, const struct err *e), void *arg)
+{
+    const struct network_note *note = network_note(w, sandbox);
+
+    if (note != NULL && note->opens_tls)
+        trust_place(w->node, w->fd, sandbox, done, arg);
+    else
+        done(arg, NULL);
 }
 
 static void reply_revision(struct op *op, const struct err *failure)
@@ -132,6 +181,7 @@ static void attached(void *arg, const struct chan_msg *m, const struct err *e)
         log_warn("network-not-attached", "sandbox=%s error=\"%s\"", a->sandbox, e->message);
     if (a->op != NULL)
         a->done(a->op, e);
+    free(a->policy);
     free(a);
 }
 
@@ -332,6 +382,7 @@ void network_remove(struct network *w, const char *sandbox)
 
     network_log_remove(w->log, sandbox);
     network_note_free(map_del(&w->notes, sandbox));
+    trust_remove(w->fd, sandbox);
     if (r < 0) {
         if (errno != ENOENT)
             log_warn("policy-not-removed", "sandbox=%s error=%s", sandbox, strerror(errno));
@@ -361,32 +412,57 @@ static int check(const struct network *w, const char *sandbox, struct err *e)
     return err_param(e, ERR_CONFLICT, "network", "the network of sandbox %s is blocked for good", sandbox);
 }
 
+static void put_in_force(struct attach *a)
+{
+    struct network *w = a->network;
+    auto_free uint8_t *old = mem_alloc(FILE_MAX_BYTES), *out = mem_alloc(FILE_MAX_BYTES);
+    struct egress_policy before, now;
+    struct err e;
+
+    if (egress_policy_decode(&now, a->policy, a->policy_len) < 0)
+        err_set(&e, ERR_INTERNAL, "the network policy of %s cannot be read", a->sandbox);
+    else if (load_policy(w, a->sandbox, old, &before, &e) == 0) {
+        now.revision = before.revision + 1;
+        size_t n = egress_policy_encode(&now, out, FILE_MAX_BYTES);
+        if (save(w, a->sandbox, out, n, &e) == 0 && tell(w, EGRESS_POLICY, &now, NULL, 0, CHANGE_MS, on_changed, a, &e) == 0)
+            return;
+    }
+    attached(a, NULL, &e);
+}
+
+static void on_trusted(void *arg, const struct err *e)
+{
+    struct attach *a = arg;
+
+    if (e != NULL)
+        attached(a, NULL, e);
+    else
+        put_in_force(a);
+}
+
 void network_replace(struct op *op, const char *sandbox, const Quicksand__Node__Network *m, network_done done)
 {
     struct network *w = op->node->network;
-    auto_free uint8_t *old = mem_alloc(FILE_MAX_BYTES);
-    struct egress_policy before;
+    auto_free uint8_t *bytes = NULL;
     struct err e;
     size_t n;
 
-    if (check(w, sandbox, &e) < 0 || load_policy(w, sandbox, old, &before, &e) < 0) {
+    if (check(w, sandbox, &e) < 0 || (bytes = message(sandbox, m, 1, &n, &e)) == NULL) {
         done(op, &e);
         return;
     }
-    auto_free uint8_t *bytes = message(sandbox, m, before.revision + 1, &n, &e);
-    if (bytes == NULL || save(w, sandbox, bytes, n, &e) < 0) {
-        done(op, &e);
-        return;
-    }
+    struct network_note *note = network_note_of(m);
+    bool opens = note != NULL && note->opens_tls;
+    network_note_free(note);
     struct attach *a = attach_new(w, sandbox);
     a->op = op;
     a->done = done;
-    struct egress_policy now;
-    if (egress_policy_decode(&now, bytes, n) < 0)
-        err_set(&e, ERR_INTERNAL, "the network policy of %s cannot be read", sandbox);
-    else if (tell(w, EGRESS_POLICY, &now, NULL, 0, CHANGE_MS, on_changed, a, &e) == 0)
-        return;
-    attached(a, NULL, &e);
+    a->policy = take_ptr(&bytes);
+    a->policy_len = n;
+    if (opens)
+        trust_place(w->node, w->fd, sandbox, on_trusted, a);
+    else
+        put_in_force(a);
 }
 
 /* --- secrets --------------------------------------------------------------------------------- */

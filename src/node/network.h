@@ -7,12 +7,19 @@
 #ifndef QS_NODE_NETWORK_H
 #define QS_NODE_NETWORK_H
 
+#include "node/network_note.h"
 #include "node/node.h"
 
 struct network *network_new(struct node *n, struct err *e);
 void network_free(struct network *w);
 /* On disk, before the sandbox is made. */
 int network_save(struct network *w, const char *sandbox, const Quicksand__Node__Network *m, struct err *e);
+/* Of the policy on disk, borrowed until something else of this header is called; NULL if there is none. */
+const struct network_note *network_note(struct network *w, const char *sandbox);
+/* Of a policy that is not on disk yet; the caller frees it. NULL for one that cannot be read. */
+struct network_note *network_note_of(const Quicksand__Node__Network *m);
+/* Makes programs in the sandbox accept its authority, if the policy needs one; `done` comes once, maybe at once. */
+void network_trust(struct network *w, const char *sandbox, void (*done)(void *arg, const struct err *e), void *arg);
 /* Hands sockets and policy to egress; failures are logged and made good when egress comes back. */
 void network_attach(struct network *w, const char *sandbox);
 /* Replaces the policy; `done` is called once it is in force, or with why it is not. */

@@ -35,6 +35,7 @@ static const struct {
     {"TarIn", NULL, op_tar_in},
     {"Watch", NULL, op_watch},
     {"Probe", NULL, op_probe},
+    {"Trust", NULL, op_trust},
 };
 
 op_fn *op_find(const char *name, bool batch)

@@ -32,7 +32,7 @@ struct signs;
 int op_signs(struct op *o, struct signs *signs, struct fs_error *e);
 
 op_fn op_read, op_write, op_list, op_stat, op_mkdir, op_remove, op_move, op_copy, op_chmod, op_chown,
-    op_symlink, op_readlink, op_hash, op_batch, op_tar_out, op_tar_in, op_watch, op_probe;
+    op_symlink, op_readlink, op_hash, op_batch, op_tar_out, op_tar_in, op_watch, op_probe, op_trust;
 
 /* By name, case counting; NULL if unknown. With `batch` also the lower-case names of batches. */
 op_fn *op_find(const char *name, bool batch);

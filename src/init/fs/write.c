@@ -17,6 +17,7 @@
 #include "init/fs/input.h"
 #include "init/fs/op.h"
 #include "init/fs/path.h"
+#include "init/fs/write.h"
 #include "sys/fd.h"
 
 #define LINKS_MAX 40
@@ -303,6 +304,30 @@ static int commit(struct writing *w, struct fs_error *e)
     return commit_in_place(w, e);
 }
 
+static void writing_done(struct writing *w)
+{
+    if (w->temporary[0] != '\0')
+        (void)unlinkat(w->to.dirfd, w->temporary, 0);
+    fd_close(&w->fd);
+    fd_close(&w->to.dirfd);
+}
+
+int write_content(struct op *o, const char *path, const void *p, size_t n, struct fs_error *e)
+{
+    struct writing w = {.fd = -1, .to.dirfd = -1, .parents = true, .mode = 0644, .uid = -1, .gid = -1, .expected = -1};
+    int r = check(o, &w, path, e);
+
+    w.mode_given = !w.to.exists;
+    if (r == 0)
+        r = content_open(&w, e);
+    if (r == 0)
+        r = put(&w, p, n, e);
+    if (r == 0)
+        r = commit(&w, e);
+    writing_done(&w);
+    return r;
+}
+
 int op_write(struct op *o, struct fs_error *e)
 {
     struct writing w = {.fd = -1, .to.dirfd = -1};
@@ -320,10 +345,7 @@ int op_write(struct op *o, struct fs_error *e)
         r = fs_fail_kind(e, "Incomplete", "less content than announced");
     if (r == 0)
         r = commit(&w, e);
-    if (w.temporary[0] != '\0')
-        (void)unlinkat(w.to.dirfd, w.temporary, 0);
-    fd_close(&w.fd);
-    fd_close(&w.to.dirfd);
+    writing_done(&w);
     if (r < 0)
         return -1;
     out_text(o->out, "{\"created\":");

@@ -1,0 +1,116 @@
+"""The authority of a sandbox whose connections are opened: made with the first policy that needs it, accepted inside, its key outside."""
+
+import re
+import struct
+import subprocess
+
+import pytest
+
+import qsdaemon
+
+from nodeclient import NodeClient, NodeError
+from test_reports_stdio import output
+
+PLACEHOLDER = "sk-test-0123456789abcdef"
+BUNDLE = "/etc/quicksand/authorities.pem"
+ALONE = "/etc/quicksand/authority.pem"
+
+
+def text(s):
+    return struct.pack("<I", len(s)) + s.encode()
+
+
+def policy(*injects, secret_id=""):
+    """As src/ipc/policy_wire.h: one rule for api.test; an inject is (kind, name, value, with)."""
+    rule = struct.pack("<BB", 4 if injects else 1, 2) + text("") + struct.pack("<I", 1) + text("api.test") + struct.pack("<II", 0, 0)
+    if not injects:
+        return struct.pack("<BII", VERSION, 0, 1) + rule + b"\0"
+    rule += b"\1" + struct.pack("<IIBI", 0, 0, 0, len(injects))
+    for kind, name, value, other in injects:
+        rule += struct.pack("<BB", kind, 0) + text("mine" if secret_id else "") + text(secret_id) + text(name) + text(value) + text(other)
+    return struct.pack("<BII", VERSION, 0, 1) + rule
+
+
+VERSION = int(re.search(r"#define VERSION (\d+)", qsdaemon.ROOT.joinpath("src/ipc/policy_wire.c").read_text())[1])
+OPENING = ((1, "x-key", "fixed", ""), (5, "API_KEY", PLACEHOLDER, "fixed"))
+
+
+@pytest.fixture
+def node(daemon):
+    return NodeClient(daemon.run_dir)
+
+
+def read(api, sb, path):
+    return output(api.run(sb, ["cat", path])).decode()
+
+
+def certificates(pem):
+    return re.findall(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n", pem, re.S)
+
+
+def test_the_authority_comes_with_the_first_rule_that_needs_it(daemon, api, node, tmp_path):
+    with api.sandbox(network={"rules": []}, env={"PIP_CERT": "/mine"}) as sb:
+        env = output(api.run(sb, ["env"])).decode()
+        assert "SSL_CERT_FILE" not in env and "API_KEY" not in env
+        assert output(api.run(sb, ["sh", "-c", "ls -d /etc/quicksand 2>/dev/null; true"])) == b""
+        key = daemon.data_dir / "node/.network" / f"{sb.id}.ca"
+        node.SetNetwork(sandbox_id=sb.id, network={"policy": policy()})
+        assert not key.exists()
+        # A store of the image's own is added to, not replaced.
+        other = subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
+                                "/dev/null", "-subj", "/CN=other", "-days", "2"], capture_output=True, check=True).stdout.decode()
+        store = "/etc/ssl/certs/ca-certificates.crt"
+        api.run(sb, ["sh", "-c", f"mkdir -p /etc/ssl/certs /usr/local/share/ca-certificates; printf %s \"$1\" >{store}; chmod 640 {store}", "sh",
+                     other])
+        node.SetNetwork(sandbox_id=sb.id, network={"policy": policy(*OPENING)})
+
+        assert (key.stat().st_mode & 0o777) == 0o600 and "PRIVATE KEY" in key.read_text()
+        alone = read(api, sb, ALONE)
+        assert certificates(alone) == [alone] and alone in key.read_text()
+        for path in (BUNDLE, store):
+            assert [c.strip() for c in certificates(read(api, sb, path))] == [other.strip(), alone.strip()]
+        assert read(api, sb, "/usr/local/share/ca-certificates/quicksand.crt") == alone
+        assert output(api.run(sb, ["stat", "-c", "%a", store, BUNDLE, ALONE])).decode().split() == ["640", "644", "644"]
+        assert "PRIVATE KEY" not in output(api.run(sb, ["sh", "-c", "cat /etc/quicksand/* /usr/local/share/ca-certificates/*"])).decode()
+
+        env = dict(line.split("=", 1) for line in output(api.run(sb, ["env"])).decode().splitlines())
+        for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NPM_CONFIG_CAFILE", "AWS_CA_BUNDLE",
+                     "CARGO_HTTP_CAINFO"):
+            assert env[name] == BUNDLE
+        assert (env["NODE_EXTRA_CA_CERTS"], env["DENO_CERT"]) == (ALONE, ALONE)
+        assert (env["PIP_CERT"], env["API_KEY"]) == ("/mine", PLACEHOLDER)
+        assert output(api.run(sb, ["sh", "-c", "echo $SSL_CERT_FILE"], env={"SSL_CERT_FILE": "/own"})) == b"/own\n"
+
+        # A leaf of the authority is accepted by the bundle as it is inside.
+        (tmp_path / "ca.pem").write_text(key.read_text())
+        (tmp_path / "bundle.pem").write_text(read(api, sb, BUNDLE))
+        subprocess.run("openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout leaf.key -subj /CN=api.test -out leaf.csr && "
+                       "openssl x509 -req -in leaf.csr -CA ca.pem -CAkey ca.pem -days 1 -out leaf.pem", shell=True, check=True, cwd=tmp_path,
+                       capture_output=True)
+        r = subprocess.run(["openssl", "verify", "-CAfile", "bundle.pem", "leaf.pem"], cwd=tmp_path, capture_output=True, text=True)
+        assert r.stdout == "leaf.pem: OK\n"
+
+        # Again it is the same one, once; after a restart of the node too.
+        node.SetNetwork(sandbox_id=sb.id, network={"policy": policy(*OPENING[:1])})
+        assert read(api, sb, BUNDLE).count("BEGIN CERTIFICATE") == 2 and read(api, sb, ALONE) == alone
+        assert "API_KEY" not in output(api.run(sb, ["env"])).decode()
+        before = key.read_text()
+        daemon.kill_role("node")
+        daemon.wait_ready()
+        assert "NODE_EXTRA_CA_CERTS=" + ALONE in output(api.run(sb, ["env"])).decode()
+        assert key.read_text() == before
+        NodeClient(daemon.run_dir).SetNetwork(sandbox_id=sb.id, network={"policy": policy()})
+        assert "NODE_EXTRA_CA_CERTS" not in output(api.run(sb, ["env"])).decode()
+        assert [e["id"] for e in api.get(f"/v1/sandboxes/{sb.id}/execs").json()["items"] if e["id"].startswith("trust-")] == []
+    assert not key.exists()
+
+
+def test_a_sandbox_that_cannot_take_the_authority_keeps_its_policy(api, node):
+    with api.sandbox(network={"rules": []}) as sb:
+        revision = api.get(f"/v1/sandboxes/{sb.id}/policy").json()["revision"]
+        api.run(sb, ["sh", "-c", "echo mine >/etc/quicksand"])
+        with pytest.raises(NodeError) as e:
+            node.SetNetwork(sandbox_id=sb.id, network={"policy": policy(*OPENING)})
+        assert e.value.name == "precondition_failed" and "authority" in e.value.text
+        now = api.get(f"/v1/sandboxes/{sb.id}/policy").json()
+        assert (now["revision"], now["rules"]) == (revision, [])
