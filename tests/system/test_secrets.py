@@ -79,8 +79,10 @@ def test_scopes_of_secrets(api, secret):
 
 def test_values_are_on_no_disk_in_the_clear(daemon, api, secret):
     api.put(f"/v1/secrets/{secret}", json={"values": {"TOKEN": VALUE}})
-    found = subprocess.run(["grep", "-rlaF", VALUE, str(daemon.data_dir), str(daemon.run_dir)], capture_output=True, text=True, timeout=120)
-    assert found.stdout == "" and found.returncode in (1, 2)
+    # Not the layers, nor the file system of sandboxes, which is a big file.
+    places = [str(d) for d in (*(daemon.data_dir / n for n in ("control", "node", "egress", "run")), daemon.run_dir) if d.exists()]
+    found = subprocess.run(["grep", "-rlaF", "--devices=skip", VALUE, *places], capture_output=True, text=True, timeout=60)
+    assert (found.stdout, found.returncode) == ("", 1), found.stderr
 
 
 def cli(daemon, *words, stdin=b"", **env):
