@@ -51,6 +51,7 @@ struct attach {
     network_done done;          /* with an op */
     uint8_t *policy;            /* that is to be put in force, without its revision; owned, NULL: the one on disk */
     size_t policy_len;
+    char *if_follows;           /* only if it follows this name; owned, NULL: in any case */
 };
 
 static ssize_t load(struct network *w, const char *sandbox, uint8_t *out)
@@ -182,6 +183,7 @@ static void attached(void *arg, const struct chan_msg *m, const struct err *e)
     if (a->op != NULL)
         a->done(a->op, e);
     free(a->policy);
+    free(a->if_follows);
     free(a);
 }
 
@@ -412,6 +414,14 @@ static int check(const struct network *w, const char *sandbox, struct err *e)
     return err_param(e, ERR_CONFLICT, "network", "the network of sandbox %s is blocked for good", sandbox);
 }
 
+/* A policy that somebody else has put there meanwhile is left alone. */
+static int check_follows(const struct attach *a, const struct egress_policy *now, struct err *e)
+{
+    if (a->if_follows == NULL || (now->follows && strcmp(now->name, a->if_follows) == 0))
+        return 0;
+    return err_set(e, ERR_PRECONDITION, "the sandbox does not follow the policy %s", a->if_follows);
+}
+
 static void put_in_force(struct attach *a)
 {
     struct network *w = a->network;
@@ -421,11 +431,18 @@ static void put_in_force(struct attach *a)
 
     if (egress_policy_decode(&now, a->policy, a->policy_len) < 0)
         err_set(&e, ERR_INTERNAL, "the network policy of %s cannot be read", a->sandbox);
-    else if (load_policy(w, a->sandbox, old, &before, &e) == 0) {
+    else if (load_policy(w, a->sandbox, old, &before, &e) == 0 && check_follows(a, &before, &e) == 0) {
         now.revision = before.revision + 1;
         size_t n = egress_policy_encode(&now, out, FILE_MAX_BYTES);
-        if (save(w, a->sandbox, out, n, &e) == 0 && tell(w, EGRESS_POLICY, &now, NULL, 0, CHANGE_MS, on_changed, a, &e) == 0)
-            return;
+        if (save(w, a->sandbox, out, n, &e) == 0) {
+            if (tell(w, EGRESS_POLICY, &now, NULL, 0, CHANGE_MS, on_changed, a, &e) == 0)
+                return;
+            /* It cannot be told, so it is not to be found on the disk later. */
+            struct err undo;
+            n = egress_policy_encode(&before, out, FILE_MAX_BYTES);
+            if (save(w, a->sandbox, out, n, &undo) < 0)
+                log_error("policy-not-undone", "sandbox=%s error=\"%s\"", a->sandbox, undo.message);
+        }
     }
     attached(a, NULL, &e);
 }
@@ -440,7 +457,8 @@ static void on_trusted(void *arg, const struct err *e)
         put_in_force(a);
 }
 
-void network_replace(struct op *op, const char *sandbox, const Quicksand__Node__Network *m, network_done done)
+void network_replace(struct op *op, const char *sandbox, const Quicksand__Node__Network *m, const char *if_follows,
+                     network_done done)
 {
     struct network *w = op->node->network;
     auto_free uint8_t *bytes = NULL;
@@ -459,6 +477,7 @@ void network_replace(struct op *op, const char *sandbox, const Quicksand__Node__
     a->done = done;
     a->policy = take_ptr(&bytes);
     a->policy_len = n;
+    a->if_follows = if_follows != NULL ? mem_strdup(if_follows) : NULL;
     if (opens)
         trust_place(w->node, w->fd, sandbox, on_trusted, a);
     else
@@ -477,53 +496,58 @@ static bool names_any(const struct network_note *note, const Quicksand__Node__Pu
     return false;
 }
 
-/* The same policy once more, with the values of now: no connection is cut for it. */
-static void tell_again(struct network *w, const char *sandbox)
+struct putting {
+    size_t pending;
+};
+
+static void put_one(struct op *op, const struct err *e)
 {
+    struct putting *p = op->state;
+
+    (void)e;                    /* it is in the log, and made good when egress comes back */
+    if (--p->pending == 0)
+        op_reply_empty(op);
+}
+
+/* The same policy once more, with the values of now: no connection is cut for it. */
+static void tell_again(struct op *op, const char *sandbox)
+{
+    struct network *w = op->node->network;
+    struct attach *a = attach_new(w, sandbox);
     auto_free uint8_t *bytes = mem_alloc(FILE_MAX_BYTES);
     struct egress_policy p;
     struct err e;
 
+    a->op = op;
+    a->done = put_one;
     if (load_policy(w, sandbox, bytes, &p, &e) == 0) {
         p.keep = true;
-        struct attach *a = attach_new(w, sandbox);
         if (tell(w, EGRESS_POLICY, &p, NULL, 0, CHANGE_MS, on_changed, a, &e) == 0)
             return;
-        free(a);
     }
-    log_warn("secrets-not-told", "sandbox=%s error=\"%s\"", sandbox, e.message);
+    attached(a, NULL, &e);
 }
 
-void network_put_secrets(struct network *w, Quicksand__Node__PutSecretsRequest *rq)
+void op_put_secrets(struct op *op)
 {
+    Quicksand__Node__PutSecretsRequest *rq = (Quicksand__Node__PutSecretsRequest *)op->rq;
+    struct network *w = op->node->network;
+    struct putting *p = op_state(op, sizeof *p);
     struct map_iter it = MAP_ITER;
     char (*ids)[ID_SIZE] = mem_array(w->notes.count + 1, sizeof *ids);
-    size_t n = 0;
     const char *sandbox;
     void *note;
+    size_t n = 0;
 
     while (map_next(&w->notes, &it, &sandbox, &note))
         if (names_any(note, rq))
             (void)snprintf(ids[n++], ID_SIZE, "%s", sandbox);
-    router_secrets_put(w->node->router->secrets, rq);
+    router_secrets_put(op->node->router->secrets, rq);
+    p->pending = n + 1;
     for (size_t i = 0; i < n; i++)
-        tell_again(w, ids[i]);
+        tell_again(op, ids[i]);
+    put_one(op, NULL);
     free(ids);
-}
-
-/* A policy that somebody else has put there meanwhile is left alone. */
-static int check_follows(struct network *w, const Quicksand__Node__SetNetworkRequest *rq, struct err *e)
-{
-    auto_free uint8_t *bytes = mem_alloc(FILE_MAX_BYTES);
-    struct egress_policy now;
-
-    if (rq->if_follows == NULL)
-        return 0;
-    if (check(w, rq->sandbox_id, e) < 0 || load_policy(w, rq->sandbox_id, bytes, &now, e) < 0)
-        return -1;
-    if (now.follows && strcmp(now.name, rq->if_follows) == 0)
-        return 0;
-    return err_set(e, ERR_PRECONDITION, "the sandbox does not follow the policy %s", rq->if_follows);
 }
 
 void op_set_network(struct op *op)
@@ -536,11 +560,7 @@ void op_set_network(struct op *op)
         op_fail(op, &e);
         return;
     }
-    if (check_follows(op->node->network, rq, &e) < 0) {
-        op_fail(op, &e);
-        return;
-    }
-    network_replace(op, rq->sandbox_id, rq->network, reply_revision);
+    network_replace(op, rq->sandbox_id, rq->network, rq->if_follows, reply_revision);
 }
 
 static void put_denials(Quicksand__Node__NetworkStatus *out, struct egress_status *s, Quicksand__Node__Denial *rows,

@@ -63,5 +63,5 @@ void router_set_network_access(struct op *op)
     if (r < 0)
         op_fail(op, &e);
     else
-        network_replace(op, sandbox, &m, done);
+        network_replace(op, sandbox, &m, NULL, done);
 }

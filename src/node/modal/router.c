@@ -15,7 +15,6 @@
 #include "net/tls.h"
 #include "node/call.h"
 #include "node/certificate.h"
-#include "node/network.h"
 #include "node/ops.h"
 #include "sys/fd.h"
 
@@ -149,12 +148,6 @@ void op_set_keys(struct op *op)
         op_fail(op, &e);
     else
         op_reply_empty(op);
-}
-
-void op_put_secrets(struct op *op)
-{
-    network_put_secrets(op->node->network, (Quicksand__Node__PutSecretsRequest *)op->rq);
-    op_reply_empty(op);
 }
 
 /* Stands until either side goes: that is all control wants to know. */
