@@ -177,7 +177,8 @@ static int set(int argc, char **argv)
         return cmd_fail(&e, EXIT_USAGE);
     }
     if (key != NULL && strchr(key, '=') != NULL) {
-        (void)err_set(&e, ERR_INVALID, "a value on the command line is everybody's to see: give the key alone, and the value on standard input");
+        (void)err_set(&e, ERR_INVALID, "a value on the command line is everybody's to see: give the key alone, %s",
+                      "and the value on standard input");
         return cmd_fail(&e, EXIT_USAGE);
     }
     json_t *values = json_object();
@@ -213,7 +214,8 @@ static int list(int argc, char **argv)
 static int remove_secrets(int argc, char **argv)
 {
     const struct cmd d = {
-        .usage = "secret rm NAME...", .about = "Remove secrets; requests that rules would put them into are refused from then on.",
+        .usage = "secret rm NAME...",
+        .about = "Remove secrets; requests that rules would put them into are refused from then on.",
         .mixed = true, .min_words = 1, .max_words = -1, .usage_code = EXIT_USAGE,
     };
 

@@ -1,8 +1,8 @@
 /*
  * policy_secrets.c - which secrets the rules of a policy name, and whether they have what the rules want of them
  *
- * Names are those of the default environment; an id names any secret. The node knows the values by id, so a policy keeps its meaning
- * when another secret gets the name.
+ * Names are those of the default environment; an id names any secret. The node knows the values by id, so a policy keeps its
+ * meaning when another secret gets the name.
  */
 #include "core/policy_secrets.h"
 

@@ -7,7 +7,7 @@
 #include "base/policy.h"
 #include "core/core.h"
 
-/* Sets secret_id wherever a secret is named. ERR_INVALID naming the rule when there is none, or it lacks a key that the rule wants. */
+/* Sets secret_id wherever a secret is named. ERR_INVALID names the rule whose secret is not there, or lacks a key. */
 int policy_find_secrets(struct core *c, struct policy *p, struct err *e);
 
 #endif

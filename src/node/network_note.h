@@ -26,8 +26,8 @@ struct network_note *network_note_new(const struct policy *p);
 void network_note_free(struct network_note *n);         /* accepts NULL */
 
 /*
- * The values that the policy wants, as egress gets them, those that are known. *out (made with a cap of EGRESS_SECRETS_BYTES) is to
- * be wiped by the caller.
+ * The values that the policy wants, as egress gets them, those that are known. *out (made with a cap a little above
+ * EGRESS_SECRETS_BYTES) is to be wiped by the caller.
  */
 int network_secrets(const struct policy *p, const struct router_secrets *known, struct buf *out, struct err *e);
 

@@ -94,10 +94,8 @@ struct place {
 
 static void end(struct place *p, const struct err *e)
 {
-    struct place all = *p;
-
+    p->done(p->arg, e);         /* e may be in it */
     free(p);
-    all.done(all.arg, e);
 }
 
 static void on_forgotten(void *arg, const struct err *e)
@@ -126,7 +124,8 @@ static void on_said(void *arg, const struct mon_read_r *r, const struct err *e)
         p->said[i] = r->data[i] >= 0x20 && r->data[i] < 0x7f ? (char)r->data[i] : ' ';
     p->said[n] = '\0';
     err_param(&p->failure, ERR_PRECONDITION, "network",
-              "the authority that the policy needs could not be put into the sandbox: %.150s", n > 0 ? p->said : "no reason was given");
+              "the authority that the policy needs could not be put into the sandbox: %.150s",
+              n > 0 ? p->said : "no reason was given");
     forget(p);
 }
 
@@ -136,8 +135,7 @@ static void on_ended(void *arg, const struct exec_record *r, const struct err *e
     struct mon_read m = {.stream = 1, .max = sizeof p->said};
 
     if (e != NULL) {
-        struct err copy = *e;
-        end(p, &copy);
+        end(p, e);
     } else if (r->state < EXEC_EXITED) {
         query_exec(p->node, &p->q, p->sandbox, &p->ref, QUERY_POLL_MS, on_ended, p);
     } else if (r->state == EXEC_EXITED && r->signal == 0 && r->code == 0) {

@@ -1,8 +1,8 @@
 /*
  * trust.h - the certificate authority of a sandbox whose connections are opened
  *
- * Its key lies beside the sandbox's policy and goes to egress alone; its certificate is put among those that programs in the sandbox
- * accept, by a hidden command, before anything depends on it. Called by create, and by network.c when a policy is replaced.
+ * Its key lies beside the sandbox's policy and goes to egress alone; its certificate is put among those that programs in the
+ * sandbox accept, by a hidden command, before anything depends on it. Called by create, and by network.c for new policies.
  */
 #ifndef QS_NODE_TRUST_H
 #define QS_NODE_TRUST_H

@@ -178,12 +178,12 @@ static const struct field patch_body[] = {
 const struct op rest_secret_ops[] = {
     {"secret.list", "GET", "/v1/secrets", "secret:read", 0, "Secrets with their keys, newest first; never a value", list_query,
      array_len(list_query), NULL, 0, 200, list},
-    {"secret.put", "PUT", "/v1/secrets/{name}", "secret:write", 0, "Make a secret, or replace all its values", NULL, 0, put_body,
-     array_len(put_body), 200, put},
+    {"secret.put", "PUT", "/v1/secrets/{name}", "secret:write", 0, "Make a secret, or replace all its values", NULL, 0,
+     put_body, array_len(put_body), 200, put},
     {"secret.patch", "PATCH", "/v1/secrets/{name}", "secret:write", 0, "Change some values of a secret", NULL, 0, patch_body,
      array_len(patch_body), 200, patch},
-    {"secret.get", "GET", "/v1/secrets/{name}", "secret:read", 0, "A secret's keys and times, not its values", NULL, 0, NULL, 0, 200,
-     get},
+    {"secret.get", "GET", "/v1/secrets/{name}", "secret:read", 0, "A secret's keys and times, not its values", NULL, 0, NULL, 0,
+     200, get},
     {"secret.delete", "DELETE", "/v1/secrets/{name}", "secret:write", 0,
      "Remove a secret; requests that rules would put it into are refused from then on", NULL, 0, NULL, 0, 204, delete},
 };

@@ -5,6 +5,8 @@
  * of it has arrived. Where a file cannot be replaced (a bind mount, a directory we may not write
  * to, a file with several names, an owner we could not restore), the content is spooled and copied into it.
  */
+#include "init/fs/write.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +19,6 @@
 #include "init/fs/input.h"
 #include "init/fs/op.h"
 #include "init/fs/path.h"
-#include "init/fs/write.h"
 #include "sys/fd.h"
 
 #define LINKS_MAX 40
