@@ -1,0 +1,32 @@
+/*
+ * redact.h - blackens words in a stream of bytes, also where they are cut in two
+ *
+ * Each byte of a word becomes '*', so lengths stay what they were. Only what may be the begin of a word waits for more.
+ */
+#ifndef QS_EGRESS_REDACT_H
+#define QS_EGRESS_REDACT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+#define REDACT_WORDS 64
+#define REDACT_SHORTEST 6           /* shorter ones would blacken what is no secret */
+
+struct redact {
+    size_t n;
+    char *words[REDACT_WORDS];      /* owned */
+    struct buf held, black;             /* bytes that wait, and for each whether it is within a word */
+};
+
+void redact_init(struct redact *r);
+void redact_done(struct redact *r);
+void redact_word(struct redact *r, const char *word);
+/* What may go on is appended to *out. */
+void redact_feed(struct redact *r, const void *p, size_t n, struct buf *out);
+void redact_end(struct redact *r, struct buf *out);
+/* All at once, in place. */
+void redact_text(const struct redact *r, char *p, size_t n);
+
+#endif
