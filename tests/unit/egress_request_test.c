@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "egress/inject.h"
 #include "egress/redact.h"
 #include "egress/request.h"
 #include "egress/response.h"
@@ -211,6 +212,68 @@ static void responses_are_blackened(void **state)
     redact_done(&r);
 }
 
+/* One rule with one inject over one request; what comes out, or why not. */
+static void put(struct policy_inject *j, bool redact, const char *before, const char *after, uint32_t want_used)
+{
+    struct policy_rule rule = {.action = POLICY_INJECT, .ninjects = 1, .injects = j, .redact = redact};
+    struct secrets secrets = {0};
+    struct redact words;
+    struct request r;
+    uint32_t used = 9;
+    auto_buf out = {0};
+
+    memcpy(j->secret_id, "se-1", sizeof "se-1");
+    secrets_add(&secrets, "se-1", "TOKEN", "top-secret&1\n");
+    secrets_add(&secrets, "se-1", "BAD", "a\r\nb");
+    secrets_add(&secrets, "se-2", "OTHER", "of-another");
+    const struct injection in = {.secrets = &secrets, .host = "a.test", .now_s = 1440938160};
+    buf_init(&out, 4096);
+    redact_init(&words);
+    take(&r, before);
+    const char *wrong = inject_apply(&r, &rule, &in, &used, &words);
+    if (wrong == NULL)
+        request_write(&r, &out);
+    assert_string_equal(wrong != NULL ? wrong : buf_str(&out), after);
+    if (wrong == NULL)
+        assert_int_equal(used, want_used);
+    request_done(&r);
+    redact_done(&words);
+    secrets_done(&secrets);
+}
+
+#define HEAD(target, fields) "GET " target " HTTP/1.1\r\nHost: a.test\r\n" fields "\r\n"
+#define NO_SECRET "a secret that the rule names is not known, or has no such key"
+
+static void injections(void **state)
+{
+    struct policy_inject header = {.kind = POLICY_HEADER, .name = "X-Key", .value = "k $TOKEN $$", .with = ""};
+    struct policy_inject replaced = {.kind = POLICY_HEADER, .replace = true, .name = "X-Key", .value = "$TOKEN", .with = ""};
+    struct policy_inject query = {.kind = POLICY_QUERY, .name = "key", .value = "${TOKEN}", .with = ""};
+    struct policy_inject basic = {.kind = POLICY_BASIC, .name = "me", .value = "$TOKEN", .with = ""};
+    struct policy_inject holder = {.kind = POLICY_PLACEHOLDER, .name = "E", .value = "sk-none", .with = "$TOKEN"};
+    struct policy_inject other = {.kind = POLICY_HEADER, .name = "X-Key", .value = "$OTHER", .with = ""};
+    struct policy_inject bad = {.kind = POLICY_HEADER, .name = "X-Key", .value = "$BAD", .with = ""};
+
+    (void)state;
+    put(&header, false, HEAD("/", ""), HEAD("/", "X-Key: k top-secret&1 $\r\n"), 1);
+    put(&header, false, HEAD("/", "x-key: a\r\nX-KEY: b\r\n"), HEAD("/", "x-key: k top-secret&1 $\r\n"), 1);
+    put(&header, true, HEAD("/", "Range: bytes=0-1\r\nAccept-Encoding: gzip\r\n"),
+        HEAD("/", "Accept-Encoding: identity\r\nX-Key: k top-secret&1 $\r\n"), 1);
+    put(&replaced, false, HEAD("/", ""), HEAD("/", ""), 0);
+    put(&replaced, false, HEAD("/", "x-key: a\r\n"), HEAD("/", "x-key: top-secret&1\r\n"), 1);
+    put(&query, false, HEAD("/p", ""), HEAD("/p?key=top-secret%261", ""), 1);
+    put(&query, false, HEAD("/p?a=b&k%65y=own&c", ""), HEAD("/p?a=b&c&key=top-secret%261", ""), 1);
+    put(&basic, false, HEAD("/", "Authorization: own\r\n"), HEAD("/", "Authorization: Basic bWU6dG9wLXNlY3JldCYx\r\n"), 1);
+    put(&holder, false, HEAD("/?k=sk-none", "X: a sk-none b\r\n"), HEAD("/?k=top-secret%261", "X: a top-secret&1 b\r\n"), 1);
+    put(&holder, false, HEAD("/", "Authorization: Basic c2stbm9uZTo=\r\n"),
+        HEAD("/", "Authorization: Basic dG9wLXNlY3JldCYxOg==\r\n"), 1);
+    put(&holder, false, HEAD("/", "X: sk-non\r\n"), HEAD("/", "X: sk-non\r\n"), 0);
+    put(&other, false, HEAD("/", ""), NO_SECRET, 0);
+    put(&bad, false, HEAD("/", ""), "the value of a secret has characters that no request may have there", 0);
+    put(&header, false, "TRACE / HTTP/1.1\r\nHost: a.test\r\n\r\n",
+        "a request of this method is sent back with what was put in", 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -219,6 +282,7 @@ int main(void)
         cmocka_unit_test(signatures),
         cmocka_unit_test(signature_replaced),
         cmocka_unit_test(words_are_blackened),
+        cmocka_unit_test(injections),
         cmocka_unit_test(responses),
         cmocka_unit_test(responses_are_blackened),
     };
