@@ -83,10 +83,10 @@ def rights(text):
 
 def test_the_minimal_set_on_every_path(api):
     """UR-152: for root and others, as a command, an exec and behind a terminal: the documented capabilities, a filter, and no root of the host."""
-    with api.sandbox(command=["sh", "-c", STATUS + "; sleep 100"]) as sb:
+    with api.sandbox(command=["sh", "-c", STATUS + "; echo whole; sleep 100"]) as sb:
         url = f"/v1/sandboxes/{sb.id}"
         give_up = time.monotonic() + 30
-        while "\n" not in (text := api.get(f"{url}/logs", params={"follow": "false"}).text) and time.monotonic() < give_up:
+        while "whole\n" not in (text := api.get(f"{url}/logs", params={"follow": "false"}).text) and time.monotonic() < give_up:
             time.sleep(0.1)
         texts = {"entry point": (text, 0)}
         texts["exec"] = sh(api, sb, STATUS)["stdout"], 0
