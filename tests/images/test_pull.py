@@ -197,7 +197,8 @@ def test_a_pull_that_is_killed_goes_on(registry, make_daemon):
     op = images.wait(images.begin_pull(ref, refresh=True))
     assert op["state"] == "succeeded", op
     assert sum("is there already" in line for line in images.log(op)) >= have
-    again = registry.blob_requests("big")[asked:]
+    # The registry notes a request at its end: those of the pull that was cut may come late, so each counts once.
+    again = set(registry.blob_requests("big")[asked:])
     assert 0 < len(again) <= 20 - have + 1, again       # and the configuration
     assert not {d.split(":")[1] for d in again} & there, "what was complete came again"
     with images.box(op["image"]) as box:
