@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """
-The images' benchmarks: pull and unpack beside Debian's skopeo and umoci, and first commands from a cold, a warm and a smaller image, in one
-run.
+The images' benchmarks: pull and unpack beside Debian's skopeo and umoci, first commands from a cold, a warm and a smaller image, and a build of
+thirty steps that are all known beside Debian's buildah, in one run.
 
     bench/images.py BUILD RESULTS.json      (bench/run does so)
 
@@ -35,7 +35,7 @@ rows = []
 
 def add_row(name, samples, gates):
     """`samples`: milliseconds by contender; `gates`: (contender, peer, least or None), how many times faster than the peer."""
-    row = {"name": name, "ok": True, "runs": ROUNDS, "failures": 0, "unit_u": None, "gate_met": True,
+    row = {"name": name, "ok": True, "runs": len(next(iter(samples.values()))), "failures": 0, "unit_u": None, "gate_met": True,
            "value": {f"{who}_ms": statistics.median(v) for who, v in samples.items()}, "ratio": {}, "gate": {}}
     for who, peer, least in gates:
         ratio = statistics.median(b / a for a, b in zip(samples[who], samples[peer], strict=True))
@@ -84,6 +84,14 @@ class Ours:
     def pull(self):
         self.image = self.images.pull(self.ref)
 
+    def build(self, name, dockerfile, files):
+        r = self.api.post("/v1/builds/contexts", content=registries.tar_of(files), timeout=600)
+        assert r.status_code == 201, r.text
+        r = self.api.post("/v1/builds", json={"dockerfile": dockerfile, "name": name, "context": r.json()["context"]})
+        assert r.status_code == 202, r.text
+        op = self.images.wait(r.json())
+        assert op["state"] == "succeeded", op
+
     def first_command(self, image):
         with self.api.sandbox(image=image) as sb:
             done = self.api.run(sb, ["echo", "x"])
@@ -117,6 +125,86 @@ def pulls(ours, home):
     add_row("image-first-command", first, [("cold", "warm", None), ("warm", "small", None)])
 
 
+def starts(ours):
+    """A sandbox of an image fifty times as large as another, with as many layers."""
+    noise = random.Random(2)
+    sizes = {"10-mib": 10 << 20, "500-mib": 500 << 20}
+    for name, size in sizes.items():
+        block = noise.randbytes(1 << 20)
+        files = {f"opt/data{i}": block for i in range(size >> 20)}
+        ours.build(f"of-{name}", "FROM small\nCOPY . /\n", files)
+    samples = {name: [] for name in sizes}
+    for i in range(ROUNDS * 4 + 1):
+        for name in sizes:
+            took = timed(lambda n=name: ours.first_command(f"of-{n}"))
+            if i > 0:
+                samples[name].append(took)
+    add_row("image-size-start", samples, [("500-mib", "10-mib", 0.9)])
+
+
+STEPS = ["FROM small", "ARG VERSION=1", "ENV LANG=C.UTF-8 APP=/app", "LABEL maintainer=bench", "WORKDIR /app", "COPY package/meta /app/", "RUN mkdir -p /app/data",
+         *(f"RUN echo step {i} >/app/data/{i} && chmod 600 /app/data/{i}" for i in range(16)), "COPY package/lib /app/lib", "COPY --chown=1:1 package/etc /etc/app",
+         "RUN cat /app/lib/* | sha256sum >/app/sum", "USER 1000:1000", "EXPOSE 8080", "ENTRYPOINT [\"/bin/cat\"]", "CMD [\"/app/sum\"]"]
+
+
+class Buildah:
+    """With overlay where it works, else with vfs, which copies; that is not in what is measured, since no step is run."""
+
+    def __init__(self, home):
+        self.home, self.driver = home / "buildah", "overlay"
+        self.home.mkdir()
+        (self.home / "base.tar").write_bytes(pathlib.Path(qsdaemon.base_tar()).read_bytes())
+        try:
+            self.import_base()
+        except subprocess.CalledProcessError:
+            self.driver = "vfs"
+            self.import_base()
+
+    def call(self, *argv):
+        command = ["buildah", "--storage-driver", self.driver, "--root", self.home / f"root-{self.driver}", "--runroot", self.home / f"run-{self.driver}", *argv]
+        r = subprocess.run([str(a) for a in command], env={**os.environ, "XDG_RUNTIME_DIR": str(self.home)}, stdin=subprocess.DEVNULL, check=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return r.stdout.strip(), r.stderr
+
+    def import_base(self):
+        at = self.call("from", "scratch")[0]
+        self.call("add", "-q", at, self.home / "base.tar", "/")
+        self.call("commit", "-q", "--rm", at, "small")
+
+    def build(self, directory):
+        return self.call("bud", "--isolation", "chroot", "--layers", "-t", "built", directory)
+
+    def remove(self):
+        for program in (["umount", "-q", f"{self.home}/root-overlay/overlay"], ["rm", "-rf", "--one-file-system", self.home]):
+            subprocess.run(program, check=False)
+
+
+def builds(ours, cli, home):
+    assert len(STEPS) == 30
+    context = home / "context"
+    for part, files in (("meta", 4), ("lib", 100), ("etc", 10)):
+        (context / "package" / part).mkdir(parents=True)
+        for i in range(files):
+            (context / "package" / part / f"file{i}.py").write_text(f"# {part} {i}\n" + "print('a line of a program')\n" * 100)
+    (context / "Dockerfile").write_text("\n".join(STEPS) + "\n")
+    peer = Buildah(home)
+    try:
+        runs = sum(step.startswith("RUN") for step in STEPS)
+        samples = {"quicksand": [], "buildah": []}
+        for i in range(ROUNDS * 2 + 1):
+            turn = {"quicksand": timed(lambda: cli("build", "-t", "built", context)), "buildah": timed(lambda: peer.build(context))}
+            if i > 0:                   # the first round fills the caches
+                for who, v in samples.items():
+                    v.append(turn[who])
+        op = ours.api.get("/v1/operations", params={"limit": 1}).json()["items"][0]
+        assert op["result"]["cached_steps"] == runs, op
+        assert peer.build(context)[0].count("Using cache") >= len(STEPS) - 2
+        add_row("build-30-cached", samples, [("quicksand", "buildah", 1.0)])
+        print(f"buildah with {peer.driver}")
+    finally:
+        peer.remove()
+
+
 def main():
     build, results = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
     home = qsdaemon.make_dir("qs-bench-images-")
@@ -129,6 +217,9 @@ def main():
         ours = Ours(daemon, f"{registry.host}/bench/image:1")
         print(f"load before: {os.getloadavg()}")
         pulls(ours, home)
+        starts(ours)
+        env = {"PATH": os.environ["PATH"], "HOME": str(home), "QUICKSAND_URL": daemon.url, "QUICKSAND_TOKEN": daemon.token}
+        builds(ours, lambda *argv: run(build / "src/cli/quicksand", *argv, env=env, stderr=subprocess.DEVNULL), home)
         print(f"load after: {os.getloadavg()}")
     finally:
         if daemon is not None:
