@@ -82,8 +82,7 @@ void policy_open(struct policy *p)
     (void)policy_add(p, POLICY_ALLOW, POLICY_ANY);
 }
 
-/* Everything of IPv4 or IPv6: who allows that needs names, and means no mail. */
-static bool is_everything(const struct cidr *c)
+bool policy_cidr_is_everything(const struct cidr *c)
 {
     static const struct address none = {{0}};
 
@@ -95,7 +94,7 @@ static void allow_prefixes(struct policy *p, const struct cidr *cidrs, size_t n)
     bool everything = false;
 
     for (size_t i = 0; i < n; i++)
-        everything = everything || is_everything(&cidrs[i]);
+        everything = everything || policy_cidr_is_everything(&cidrs[i]);
     if (everything) {
         p->flags |= POLICY_DNS_OPEN;
         deny_mail(p);

@@ -122,6 +122,8 @@ bool policy_opens_tls(const struct policy *p);
 const char *policy_rule_wrong(const struct policy_rule *r);
 /* Every public address by every port but mail's. */
 void policy_open(struct policy *p);
+/* Everything of IPv4 or IPv6: who allows that needs names, and means no mail. */
+bool policy_cidr_is_everything(const struct cidr *c);
 /*
  * Modal's two lists: every port of the prefixes, and TLS on port 443 to the names. Both empty allow nothing. NULL, or the
  * item that is none, with *ret_why; the caller calls policy_done in any case.

@@ -26,6 +26,12 @@ void network_attach(struct network *w, const char *sandbox);
 typedef void (*network_done)(struct op *op, const struct err *e);
 void network_replace(struct op *op, const char *sandbox, const Quicksand__Node__Network *m, const char *if_follows,
                      network_done done);
+/*
+ * Replaces it by what `merge` makes of the one that is there, which is asked again if others may have changed that meanwhile.
+ * Both policies are made and done with by the caller of `merge`.
+ */
+typedef int (*network_merge)(struct op *op, const struct policy *now, struct policy *ret, struct err *e);
+void network_change(struct op *op, const char *sandbox, network_merge merge, network_done done);
 void network_remove(struct network *w, const char *sandbox);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "ipc/policy_wire.h"
 #include "node/modal/router.h"
 #include "node/ops.h"
 #include "node/trust.h"
@@ -32,13 +33,47 @@ static int check_follows(const struct attach *a, const struct egress_policy *now
     return err_set(e, ERR_PRECONDITION, "the sandbox does not follow the policy %s", a->if_follows);
 }
 
+/* Makes the policy that is to be put in force of the one that is. */
+static int merge_now(struct attach *a, bool *ret_opens, struct err *e)
+{
+    auto_free uint8_t *bytes = mem_alloc(NETWORK_FILE_MAX), *out = mem_alloc(LIMIT_POLICY_BYTES);
+    Quicksand__Node__Network m = QUICKSAND__NODE__NETWORK__INIT;
+    struct egress_policy now;
+    struct policy before, after;
+
+    if (network_load(a->network, a->sandbox, bytes, &now, e) < 0)
+        return -1;
+    if (policy_decode(&before, now.policy, now.policy_len) < 0)
+        return err_set(e, ERR_INTERNAL, "the network policy of %s on disk cannot be read", a->sandbox);
+    policy_init(&after);
+    int r = a->merge(a->op, &before, &after, e);
+    m.has_policy = true;
+    m.policy.data = out;
+    m.policy.len = r == 0 ? policy_encode(&after, out, LIMIT_POLICY_BYTES) : 0;
+    *ret_opens = policy_opens_tls(&after);
+    policy_done(&before);
+    policy_done(&after);
+    if (r == 0 && m.policy.len == 0)
+        r = err_param(e, ERR_TOO_LARGE, "network", "the policy has more than %d bytes", LIMIT_POLICY_BYTES);
+    if (r < 0)
+        return -1;
+    free(a->policy);
+    a->policy = network_message(a->sandbox, &m, 1, &a->policy_len, e);
+    return a->policy != NULL ? 0 : -1;
+}
+
 static void put_in_force(struct attach *a)
 {
     struct network *w = a->network;
     auto_free uint8_t *old = mem_alloc(NETWORK_FILE_MAX), *out = mem_alloc(NETWORK_FILE_MAX);
     struct egress_policy before, now;
+    bool opens;
     struct err e;
 
+    if (a->merge != NULL && merge_now(a, &opens, &e) < 0) {
+        attach_done(a, NULL, &e);
+        return;
+    }
     if (egress_policy_decode(&now, a->policy, a->policy_len) < 0)
         err_set(&e, ERR_INTERNAL, "the network policy of %s cannot be read", a->sandbox);
     else if (network_load(w, a->sandbox, old, &before, &e) == 0 && check_follows(a, &before, &e) == 0) {
@@ -92,6 +127,31 @@ void network_replace(struct op *op, const char *sandbox, const Quicksand__Node__
         trust_place(w->node, w->fd, sandbox, on_trusted, a);
     else
         put_in_force(a);
+}
+
+void network_change(struct op *op, const char *sandbox, network_merge merge, network_done done)
+{
+    struct network *w = op->node->network;
+    bool opens = false;
+    struct err e;
+
+    if (network_check(w, sandbox, &e) < 0) {
+        done(op, &e);
+        return;
+    }
+    struct attach *a = attach_new(w, sandbox);
+    a->op = op;
+    a->done = done;
+    a->merge = merge;
+    if (merge_now(a, &opens, &e) < 0) {
+        done(op, &e);
+        free(a->policy);
+        free(a);
+    } else if (opens) {
+        trust_place(w->node, w->fd, sandbox, on_trusted, a);
+    } else {
+        put_in_force(a);
+    }
 }
 
 /* --- secrets --------------------------------------------------------------------------------- */

@@ -29,6 +29,7 @@ struct attach {
     uint8_t *policy;            /* that is to be put in force, without its revision; owned, NULL: the one on disk */
     size_t policy_len;
     char *if_follows;           /* only if it follows this name; owned, NULL: in any case */
+    network_merge merge;        /* makes `policy` of what is in force; NULL: it stays as it is */
 };
 
 /* network.c */

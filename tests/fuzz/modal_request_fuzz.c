@@ -10,6 +10,7 @@
 
 #include "api/modal/image_def.h"
 #include "api/modal/mcall.h"
+#include "api/modal/network_def.h"
 #include "api/modal/sandbox_def.h"
 #include "api/modal/utf8.h"
 #include "base/mem.h"

@@ -54,6 +54,17 @@ def test_what_cannot_be_allowed(api, modal):
     assert body(tls(api, sb, "evil.test"))["address"] == w.EVIL
 
 
+def test_replacements_of_none_leave_what_is_allowed(api, daemon, modal):
+    sb, change = modal
+    change(ALLOWLIST, domains=["allowed.test"])
+    before = api.get(f"/v1/sandboxes/{sb.id}/policy").json()
+    router = Router(daemon, sb.id)
+    router.TaskSetOutboundPolicy(experimental_outbound_policy={})
+    router.close()
+    after = api.get(f"/v1/sandboxes/{sb.id}/policy").json()
+    assert after["policy"] == before["policy"] and after["revision"] == before["revision"] + 1
+
+
 def test_blocked_is_for_good(api, daemon):
     teach(daemon)
     with api.sandbox() as sb:

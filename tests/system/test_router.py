@@ -524,7 +524,8 @@ def test_what_this_server_does_not_do(r):
                        (lambda: r.TaskSnapshotFilesystem(), "UNIMPLEMENTED"),
                        (lambda: r.TaskSnapshotMemory(), "UNIMPLEMENTED"),
                        (lambda: r.TaskSetNetworkAccess(), "INVALID_ARGUMENT"),
-                       (lambda: r.TaskSetOutboundPolicy(), "FAILED_PRECONDITION")):
+                       (lambda: r.TaskSetOutboundPolicy(), "INVALID_ARGUMENT"),
+                       (lambda: r.TaskSetOutboundPolicy(experimental_outbound_policy={}), "FAILED_PRECONDITION")):
         refused(call, name)
 
 

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "api/modal/image_def.h"
+#include "api/modal/network_def.h"
 #include "api/modal/sandbox_def.h"
 #include "api/modal/sandbox_view.h"
 #include "api/modal/utf8.h"

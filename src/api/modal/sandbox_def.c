@@ -3,13 +3,12 @@
  */
 #include "api/modal/sandbox_def.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/modal/network_def.h"
 #include "base/mem.h"
-#include "core/policy_json.h"
 
 #define TIMEOUT_DEFAULT_S 300
 #define GRACE_MS 2000               /* between SIGTERM and SIGKILL when a sandbox is terminated */
@@ -86,79 +85,6 @@ static int check_place(struct mcall *c, const M(Sandbox) *d, struct err *e)
     }
     if (cloud[0] != '\0' || (p != NULL && p->n_regions > 0))
         m_warn(c, "cloud and region have no effect: this server is one machine");
-    return 0;
-}
-
-bool cidr_is_valid(const char *text)
-{
-    char host[64];
-    struct in6_addr a;
-    const char *slash = strchr(text, '/');
-    size_t n = slash != NULL ? (size_t)(slash - text) : strlen(text);
-    char *end;
-
-    if (n == 0 || n >= sizeof host)
-        return false;
-    memcpy(host, text, n);
-    host[n] = '\0';
-    long most = inet_pton(AF_INET, host, &a) == 1 ? 32 : inet_pton(AF_INET6, host, &a) == 1 ? 128 : -1;
-    if (most < 0)
-        return false;
-    if (slash == NULL)
-        return true;
-    if (slash[1] < '0' || slash[1] > '9')
-        return false;
-    long bits = strtol(slash + 1, &end, 10);
-    return *end == '\0' && bits <= most;
-}
-
-static int check_cidrs(char *const *list, size_t n, struct err *e)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!cidr_is_valid(list[i]))
-            return err_set(e, ERR_INVALID, "Invalid CIDR: %.80s", list[i]);
-    return 0;
-}
-
-static int check_network(struct mcall *c, const M(Sandbox) *d, struct err *e)
-{
-    const M(NetworkAccess) *n = d->network_access;
-
-    if (is_set(d->proxy_id))
-        return refuse(e, "proxy", "it has no proxies");
-    if (is_set(d->custom_domain))
-        return refuse(e, "custom_domain", "it has no domains");
-    if (d->i6pn_enabled)
-        return refuse(e, "i6pn_enabled", "sandboxes have no network among each other");
-    if (d->outbound_policy != NULL || d->experimental_outbound_policy != NULL)
-        return refuse(e, "outbound_policy", "nothing is put into requests on their way out");
-    if (check_cidrs(d->inbound_cidr_allowlist, d->n_inbound_cidr_allowlist, e) < 0)
-        return -1;
-    return n != NULL ? check_cidrs(n->allowed_cidrs, n->n_allowed_cidrs, e) : 0;
-}
-
-/* Blocked is for good; both lists present and empty allow nothing, but may be changed. */
-static int read_network(const M(Sandbox) *d, struct sandbox_def *out, struct err *e)
-{
-    const M(NetworkAccess) *n = d->network_access;
-    struct policy p;
-    const char *why;
-
-    if (n == NULL || d->block_network ||
-        n->network_access_type == MODAL__CLIENT__NETWORK_ACCESS__NETWORK_ACCESS_TYPE__BLOCKED)
-        return 0;
-    if (n->network_access_type != MODAL__CLIENT__NETWORK_ACCESS__NETWORK_ACCESS_TYPE__ALLOWLIST) {
-        out->network = json_string("open");
-    } else {
-        policy_init(&p);
-        const char *bad = policy_allow_lists(&p, n->allowed_cidrs, n->n_allowed_cidrs, n->allowed_domains, n->n_allowed_domains,
-                                             &why);
-        out->network = bad == NULL ? policy_to_json(&p) : NULL;
-        policy_done(&p);
-        if (bad != NULL)
-            return err_param(e, ERR_INVALID, "network_access", "Invalid domain or CIDR: '%.80s': %s", bad, why);
-    }
-    out->spec.network = out->network;
     return 0;
 }
 
@@ -344,7 +270,7 @@ static void read_ports(const M(Sandbox) *d, struct sandbox_def *out)
 static int check_options(struct mcall *c, const M(Sandbox) *d, struct err *e)
 {
     return check_hardware(c, d->resources, e) < 0 || check_mounts(d, e) < 0 || check_identity(d, e) < 0
-                   || check_place(c, d, e) < 0 || check_network(c, d, e) < 0 || check_experiments(c, d, e) < 0
+                   || check_place(c, d, e) < 0 || check_experiments(c, d, e) < 0
                ? -1 : 0;
 }
 
@@ -366,8 +292,10 @@ int sandbox_def_read(struct mcall *c, const M(Sandbox) *d, const struct def_env 
     if (!is_set(d->image_id))
         return err_param(e, ERR_INVALID, "image_id", "the definition names no image");
     if (check_options(c, d, e) < 0 || read_times(d, s, e) < 0 || read_limits(c, d->resources, s, e) < 0
-        || read_network(d, ret, e) < 0 || read_probe(d->readiness_probe, ret, e) < 0 || read_env(c, d, env, ret->env, e) < 0)
+        || network_def_read(c, d, &ret->network, e) < 0 || read_probe(d->readiness_probe, ret, e) < 0
+        || read_env(c, d, env, ret->env, e) < 0)
         return -1;
+    s->network = ret->network;
     read_pty(d->pty_info, ret);
     read_ports(d, ret);
     s->ports = ret->ports;

@@ -28,6 +28,5 @@ int sandbox_def_read(struct mcall *c, const M(Sandbox) *d, const struct def_env 
 void sandbox_def_done(struct sandbox_def *d);
 
 json_t *sandbox_tags_json(M(SandboxTag) *const *tags, size_t n);
-bool cidr_is_valid(const char *text);
 
 #endif

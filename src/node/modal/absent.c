@@ -117,11 +117,3 @@ void router_snapshot_memory(struct op *op)
     refuse(op, RQ(op, TaskSnapshotMemoryRequest)->task_id, NULL, ERR_UNSUPPORTED,
            "snapshots of memory are not supported by this server");
 }
-
-/* --- network --------------------------------------------------------------------------------- */
-
-void router_set_outbound_policy(struct op *op)
-{
-    refuse(op, RQ(op, TaskSetExperimentalOutboundPolicyRequest)->task_id, NULL, ERR_PRECONDITION,
-           "the sandbox was not created with an outbound policy");
-}

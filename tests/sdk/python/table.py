@@ -123,6 +123,7 @@ def sandboxes():
     assert list(other.tunnels()) == [8000]
     assert other.create_connect_token().token
     other._experimental_set_outbound_network_policy(outbound_cidr_allowlist=["10.0.0.0/8"])
+    other._experimental_update_outbound_policy(modal.experimental.OutboundPolicy())
     if V2:
         other._experimental_set_name(unique("later"))
     cli("container", "list")
