@@ -73,16 +73,38 @@ static void import_free(struct image_import *im)
     free(im);
 }
 
-/* A context is kept as if it were the result of a step, until the build that uses it has ended. */
+/* A context is kept as if it were the result of a step. Who uploads the same files as another has an upload of one's own. */
 static int keep_context(struct image_import *im, struct image_row *row, struct err *e)
 {
-    auto_free char *key = mem_printf(IMAGE_CONTEXT_KEY "%s", im->reply->layer);
-    auto_json *layers = json_pack("[s]", im->reply->layer);
+    struct store *s = im->core->store;
+    const char *layer = im->reply->layer;
+    int64_t now = clock_wall_us();
+    char id[ID_SIZE];
 
+    id_make(id, "cx-");
+    auto_free char *key = mem_printf(IMAGE_CONTEXT_KEY "%s:%s", layer, id);
+    auto_json *layers = json_pack("[s]", layer);
     row->layers = js_text(layers, false);
     row->size_bytes = (int64_t)im->reply->bytes;
     row->files = (int64_t)im->reply->files;
-    return store_step_put(im->core->store, key, im->reply->layer, clock_wall_us(), e);
+    if (store_begin(s, STORE_FAST, e) < 0)
+        return -1;
+    if (store_layer_put(s, layer, row->size_bytes, row->files, now, e) < 0 || store_step_put(s, key, layer, now, e) < 0 ||
+        store_commit(s, e) < 0) {
+        store_rollback(s);
+        return -1;
+    }
+    return 0;
+}
+
+int image_context_take(struct core *c, const char *layer, struct err *e)
+{
+    auto_free char *prefix = mem_printf(IMAGE_CONTEXT_KEY "%s:", layer);
+    bool found = false;
+
+    if (store_step_take(c->store, prefix, &found, e) < 0)
+        return -1;
+    return found ? 0 : err_param(e, ERR_NOT_FOUND, "context", "there is no upload '%.16s...': each serves one build, within an hour", layer);
 }
 
 /* An archive with an image in it: what the caller gave goes before what the image says. */

@@ -23,7 +23,9 @@ struct image_config {
 };
 
 #define IMAGE_CACHE_KEY "cache:"            /* build steps of that key name the layers of caches of RUN --mount */
-#define IMAGE_CONTEXT_KEY "context:"        /* build steps of that key keep contexts until they are used */
+/* A build step of the key "context:<layer>:<id>" keeps an upload until a build takes it, or so long. */
+#define IMAGE_CONTEXT_KEY "context:"
+#define IMAGE_CONTEXT_KEEP_US (3600LL * 1000000)
 
 struct image_import;
 typedef void (*image_fn)(void *ctx, const struct image_row *image, const struct err *e);
@@ -35,6 +37,8 @@ struct image_import_ops {
 
 /* -1 when the configuration is wrong. */
 int image_config_check(const struct image_config *cfg, struct err *e);
+/* One upload of the context is the caller's, to whom ERR_NOT_FOUND says that there is none. Hold, or its layer may go. */
+int image_context_take(struct core *c, const char *layer, struct err *e);
 /* Give it the bytes of the archive, then the end. */
 struct image_import *image_import(struct core *c, const struct image_config *cfg, const struct image_import_ops *ops,
                                   void *ctx);
@@ -79,8 +83,8 @@ struct image_gc_spec {
 };
 
 struct image_gc_result {
-    int64_t freed_bytes;                    /* of layers that no other image has */
-    int64_t steps;                          /* build steps forgotten; 0 in a dry run */
+    int64_t freed_bytes;                    /* of layers that nothing names any more */
+    int64_t steps;                          /* build steps forgotten */
 };
 
 typedef void (*image_gc_fn)(void *ctx, const char *image, int64_t bytes, const char *source);

@@ -1,12 +1,13 @@
 /*
- * image_gc.c - images that nobody uses
+ * image_gc.c - images, build steps and uploaded contexts that nobody uses
  *
- * Called when a user asks. An image in use by a live sandbox stays whatever its age.
+ * Called when a user asks; for contexts by the sweep. An image in use by a live sandbox stays whatever its age.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "core/image.h"
 #include "core/internal.h"
@@ -60,30 +61,38 @@ static int find_candidates(struct core *c, struct gc *gc, struct err *e)
     return 0;
 }
 
-static void add_own(void *ctx, const struct layer_row *r)
-{
-    *(int64_t *)ctx += r->images == 1 ? r->bytes : 0;
-}
-
-static int remove_one(struct core *c, const struct candidate *cd, bool dry_run, bool *ret_gone, int64_t *freed, struct err *e)
+static int remove_one(struct core *c, const struct candidate *cd, bool *ret_gone, struct err *e)
 {
     bool is_used = false;
-    struct err local = {0};
 
     *ret_gone = false;
     if (store_image_is_used(c->store, cd->id, &is_used, e) < 0)
         return -1;
     if (is_used)
         return 0;
-    if (store_image_layers(c->store, cd->id, add_own, freed, e) < 0)
+    if (store_image_remove(c->store, cd->id, e) < 0)
         return -1;
-    if (!dry_run && image_remove(c, cd->id, &local) < 0) {
-        if (local.code == ERR_CONFLICT || local.code == ERR_NOT_FOUND)
-            return 0;
-        *e = local;
-        return -1;
-    }
     *ret_gone = true;
+    return 0;
+}
+
+/* In a transaction, which a dry run takes back. */
+static int collect(struct core *c, struct gc *gc, image_gc_fn fn, void *ctx, struct image_gc_result *ret, struct err *e)
+{
+    int64_t before = 0, after = 0;
+
+    if (store_garbage_bytes(c->store, &before, e) < 0)
+        return -1;
+    for (size_t i = 0; i < gc->n; i++) {
+        bool is_gone = false;
+        if (remove_one(c, &gc->list[i], &is_gone, e) < 0)
+            return -1;
+        if (is_gone)
+            fn(ctx, gc->list[i].id, gc->list[i].bytes, gc->list[i].source);
+    }
+    if (store_step_expire(c->store, "", gc->before_us, &ret->steps, e) < 0 || store_garbage_bytes(c->store, &after, e) < 0)
+        return -1;
+    ret->freed_bytes = after - before;
     return 0;
 }
 
@@ -95,18 +104,34 @@ int image_gc(struct core *c, const struct image_gc_spec *spec, image_gc_fn fn, v
 
     *ret = (struct image_gc_result){0};
     r = find_candidates(c, &gc, e);
-    for (size_t i = 0; i < gc.n; i++) {
-        bool is_gone = false;
-        if (r == 0)
-            r = remove_one(c, &gc.list[i], spec->dry_run, &is_gone, &ret->freed_bytes, e);
-        if (r == 0 && is_gone)
-            fn(ctx, gc.list[i].id, gc.list[i].bytes, gc.list[i].source);
+    if (r == 0 && (r = store_begin(c->store, STORE_FAST, e)) == 0) {
+        r = collect(c, &gc, fn, ctx, ret, e);
+        if (r == 0 && !spec->dry_run)
+            r = store_commit(c->store, e);
+        else
+            store_rollback(c->store);
+    }
+    for (size_t i = 0; i < gc.n; i++)
         free(gc.list[i].source);
-    }
     free(gc.list);
-    if (r == 0 && !spec->dry_run) {
-        r = store_step_expire(c->store, gc.before_us, &ret->steps, e);
+    if (r == 0 && !spec->dry_run)
         images_sweep(c);
-    }
     return r;
+}
+
+void contexts_expire(struct core *c, int64_t now_us)
+{
+    int64_t forgotten = 0;
+    struct err e;
+
+    if (store_begin(c->store, STORE_FAST, &e) == 0) {
+        if (store_step_expire(c->store, IMAGE_CONTEXT_KEY, now_us - IMAGE_CONTEXT_KEEP_US, &forgotten, &e) == 0 &&
+            store_commit(c->store, &e) == 0) {
+            if (forgotten > 0)
+                log_info("context.expired", "n=%lld", (long long)forgotten);
+            return;
+        }
+        store_rollback(c->store);
+    }
+    core_log(LOG_L_ERROR, "context.expire", "-", &e);
 }

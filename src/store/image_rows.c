@@ -323,10 +323,31 @@ int store_garbage_next(struct store *s, char *ret, size_t size, struct err *e)
 
 int store_garbage_remove(struct store *s, const char *layer, struct err *e)
 {
+    static const char forget[] = "DELETE FROM layers WHERE layer = ?1"
+                                 " AND NOT EXISTS (SELECT 1 FROM image_layers WHERE image_layers.layer = ?1)"
+                                 " AND NOT EXISTS (SELECT 1 FROM build_steps WHERE build_steps.layer = ?1)";
     sqlite3_stmt *st = db_stmt(s, "DELETE FROM garbage WHERE layer = ?1", e);
 
     if (st == NULL)
         return -1;
     db_bind_text(st, 1, layer);
+    if (db_run(s, st, e) < 0)
+        return -1;
+    st = db_stmt(s, forget, e);
+    if (st == NULL)
+        return -1;
+    db_bind_text(st, 1, layer);
     return db_run(s, st, e);
+}
+
+int store_garbage_bytes(struct store *s, int64_t *ret, struct err *e)
+{
+    sqlite3_stmt *st =
+        db_stmt(s, "SELECT ifnull(sum(bytes), 0) FROM garbage JOIN layers ON layers.layer = garbage.layer", e);
+
+    if (st == NULL || db_step(s, st, e) < 0)
+        return -1;
+    *ret = db_int(st, 0);
+    (void)sqlite3_reset(st);
+    return 0;
 }

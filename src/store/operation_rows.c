@@ -237,24 +237,43 @@ int store_step_remove(struct store *s, const char *key, struct err *e)
     return db_run(s, st, e);
 }
 
-int store_step_expire(struct store *s, int64_t before_us, int64_t *ret_forgotten, struct err *e)
+int store_step_take(struct store *s, const char *prefix, bool *ret_found, struct err *e)
+{
+    sqlite3_stmt *st = db_stmt(s,
+                               "DELETE FROM build_steps WHERE key ="
+                               " (SELECT key FROM build_steps WHERE substr(key, 1, length(?1)) = ?1 ORDER BY used_us LIMIT 1)",
+                               e);
+
+    if (st == NULL)
+        return -1;
+    db_bind_text(st, 1, prefix);
+    if (db_run(s, st, e) < 0)
+        return -1;
+    *ret_found = db_changes(s) > 0;
+    return 0;
+}
+
+int store_step_expire(struct store *s, const char *prefix, int64_t before_us, int64_t *ret_forgotten, struct err *e)
 {
     static const char garbage[] =
         "INSERT OR IGNORE INTO garbage (layer)"
-        " SELECT layer FROM build_steps AS old WHERE used_us < ?1 AND layer <> ''"
+        " SELECT layer FROM build_steps AS old WHERE used_us < ?1 AND substr(key, 1, length(?2)) = ?2 AND layer <> ''"
         " AND NOT EXISTS (SELECT 1 FROM image_layers WHERE image_layers.layer = old.layer)"
-        " AND NOT EXISTS (SELECT 1 FROM build_steps AS kept WHERE kept.layer = old.layer AND kept.used_us >= ?1)";
+        " AND NOT EXISTS (SELECT 1 FROM build_steps AS kept WHERE kept.layer = old.layer"
+        " AND (kept.used_us >= ?1 OR substr(kept.key, 1, length(?2)) <> ?2))";
     sqlite3_stmt *st = db_stmt(s, garbage, e);
 
     if (st == NULL)
         return -1;
     db_bind_int(st, 1, before_us);
+    db_bind_text(st, 2, prefix);
     if (db_run(s, st, e) < 0)
         return -1;
-    st = db_stmt(s, "DELETE FROM build_steps WHERE used_us < ?1", e);
+    st = db_stmt(s, "DELETE FROM build_steps WHERE used_us < ?1 AND substr(key, 1, length(?2)) = ?2", e);
     if (st == NULL)
         return -1;
     db_bind_int(st, 1, before_us);
+    db_bind_text(st, 2, prefix);
     if (db_run(s, st, e) < 0)
         return -1;
     *ret_forgotten = db_changes(s);

@@ -188,7 +188,9 @@ int store_image_layers(struct store *s, const char *image, store_layer_fn fn, vo
 int store_image_remove(struct store *s, const char *id, struct err *e);
 /* One layer to remove from the nodes; *ret is "" if there is none. */
 int store_garbage_next(struct store *s, char *ret, size_t size, struct err *e);
+/* The layer is no longer on the nodes. */
 int store_garbage_remove(struct store *s, const char *layer, struct err *e);
+int store_garbage_bytes(struct store *s, int64_t *ret, struct err *e);
 
 /* --- operations: work that goes on without its caller ---------------------------------------- */
 
@@ -282,8 +284,10 @@ int store_step_remove(struct store *s, const char *key, struct err *e);     /* 0
 /* Those whose key begins with `prefix`, by key: what is behind it, the bytes of the layer, and when it was used last. */
 typedef void (*store_step_fn)(void *ctx, const char *rest, int64_t bytes, int64_t used_us);
 int store_step_list(struct store *s, const char *prefix, store_step_fn fn, void *ctx, struct err *e);
-/* Forgets steps not used since; layers that nothing names any more become garbage. */
-int store_step_expire(struct store *s, int64_t before_us, int64_t *ret_forgotten, struct err *e);
+/* Forgets the oldest of those; its layer does not become garbage by this. */
+int store_step_take(struct store *s, const char *prefix, bool *ret_found, struct err *e);
+/* Forgets those of a prefix ("" = all) that were not used since; layers that nothing names any more become garbage. */
+int store_step_expire(struct store *s, const char *prefix, int64_t before_us, int64_t *ret_forgotten, struct err *e);
 
 /* --- tokens ---------------------------------------------------------------------------------- */
 

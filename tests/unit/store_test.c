@@ -365,6 +365,66 @@ static void test_images_and_their_garbage(void **state)
     store_close(s);
 }
 
+static void count_step(void *ctx, const char *rest, int64_t bytes, int64_t used_us)
+{
+    (void)rest;
+    *(int64_t *)ctx += 1000 * bytes + used_us;
+}
+
+static void test_steps_and_what_they_keep(void **state)
+{
+    struct store *s = open_store();
+    struct err e = {0};
+    char layer[72] = "";
+    int64_t n = -1, bytes = -1, seen = 0;
+    bool found = false;
+
+    for (int i = 0; i < 3; i++) {
+        static const char *const layers[] = {"L-a", "L-b", "L-c"};
+        assert_int_equal(store_layer_put(s, layers[i], 1 + i, 1, 1, &e), 0);
+    }
+    assert_int_equal(store_step_put(s, "step", "L-a", 50, &e), 0);
+    assert_int_equal(store_step_put(s, "context:L-b:2", "L-b", 20, &e), 0);
+    assert_int_equal(store_step_put(s, "context:L-b:1", "L-b", 90, &e), 0);
+    assert_int_equal(store_step_put(s, "context:L-c:3", "L-c", 10, &e), 0);
+    assert_int_equal(store_step_list(s, "context:", count_step, &seen, &e), 0);
+    assert_int_equal(seen, 7000 + 120);
+
+    /* One upload of two is taken, the older one; the layer stays for the other. */
+    assert_int_equal(store_step_take(s, "context:L-b:", &found, &e), 0);
+    assert_true(found);
+    assert_int_equal(store_step_get(s, "context:L-b:2", 20, &found, layer, &e), 0);
+    assert_false(found);
+    assert_int_equal(store_layer_release(s, "L-b", &e), 0);
+    assert_int_equal(store_garbage_bytes(s, &bytes, &e), 0);
+    assert_int_equal(bytes, 0);
+
+    /* What a transaction that is taken back forgot is there again. */
+    assert_int_equal(store_begin(s, STORE_FAST, &e), 0);
+    assert_int_equal(store_step_expire(s, "", 95, &n, &e), 0);
+    assert_int_equal(n, 3);
+    assert_int_equal(store_garbage_bytes(s, &bytes, &e), 0);
+    assert_int_equal(bytes, 6);
+    store_rollback(s);
+    assert_int_equal(store_garbage_bytes(s, &bytes, &e), 0);
+    assert_int_equal(bytes, 0);
+
+    /* Contexts alone: a step of the same age, and a layer that a step has too, stay. */
+    assert_int_equal(store_step_put(s, "another", "L-c", 5, &e), 0);
+    assert_int_equal(store_step_expire(s, "context:", 95, &n, &e), 0);
+    assert_int_equal(n, 2);
+    assert_int_equal(store_garbage_bytes(s, &bytes, &e), 0);
+    assert_int_equal(bytes, 2);
+    assert_int_equal(store_step_get(s, "step", 60, &found, layer, &e), 0);
+    assert_true(found);
+    assert_int_equal(store_step_take(s, "context:L-b:", &found, &e), 0);
+    assert_false(found);
+    assert_int_equal(store_garbage_remove(s, "L-b", &e), 0);
+    assert_int_equal(store_garbage_bytes(s, &bytes, &e), 0);
+    assert_int_equal(bytes, 0);
+    store_close(s);
+}
+
 static void test_idempotency_keys_and_tokens(void **state)
 {
     struct store *s = open_store();
@@ -436,6 +496,7 @@ int main(void)
         TEST(test_filters),
         TEST(test_records_expire),
         TEST(test_images_and_their_garbage),
+        TEST(test_steps_and_what_they_keep),
         TEST(test_idempotency_keys_and_tokens),
         TEST(test_audit_lines_expire_by_age_and_number),
     };

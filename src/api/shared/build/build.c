@@ -72,11 +72,7 @@ static void release_layers(struct build *b)
     json_t *item;
     size_t i;
 
-    if (b->context[0] != '\0') {
-        auto_free char *key = mem_printf(IMAGE_CONTEXT_KEY "%s", b->context);
-        (void)store_step_remove(core_store(b->core), key, &ignored);
-        (void)store_layer_release(core_store(b->core), b->context, &ignored);
-    }
+    (void)store_layer_release(core_store(b->core), b->context, &ignored);
     json_array_foreach(b->sizes, i, item)
     {
         const char *layer = json_string_value(json_object_get(item, "layer"));
@@ -416,7 +412,7 @@ int build_begin(struct core *c, const struct build_spec *spec, char ret_operatio
 {
     struct build *b = build_new(c, spec);
 
-    if (prepare(b, spec, e) < 0) {
+    if (prepare(b, spec, e) < 0 || (b->context[0] != '\0' && image_context_take(c, b->context, e) < 0)) {
         build_free(b);
         return -1;
     }
@@ -426,6 +422,8 @@ int build_begin(struct core *c, const struct build_spec *spec, char ret_operatio
     (void)json_object_set_new(request, "steps", json_integer((json_int_t)b->nsteps));
     b->operation = operation_begin(c, spec->kind, spec->image != NULL ? spec->image : "", request, e);
     if (b->operation == NULL) {
+        struct err ignored;
+        (void)store_layer_release(core_store(c), b->context, &ignored);
         build_free(b);
         return -1;
     }
