@@ -37,6 +37,7 @@ static const struct key keys[] = {
     TEXT_KEY(router_listen), TEXT_KEY(router_host),
     TEXT_KEY(registry_auth), TEXT_KEY(registry_mirrors), TEXT_KEY(registry_insecure),
     TEXT_KEY(registry_ca), TEXT_KEY(registry_proxy), TEXT_KEY(registry_no_proxy),
+    TEXT_KEY(registry_ecr_endpoint),
     U32_KEY(registry_stall_s, 1, 3600),
     TEXT_KEY(tunnel_listen), TEXT_KEY(tunnel_host), TEXT_KEY(tunnel_domain), TEXT_KEY(tunnel_certs),
     U32_KEY(tunnel_public_port, 0, 65535),

@@ -52,6 +52,7 @@ struct conf {
     char registry_ca[256];      /* PEM file of authorities, "" = the system's */
     char registry_proxy[256];   /* URL of a proxy for all registries, "" = none */
     char registry_no_proxy[512];/* hosts that are reached without it */
+    char registry_ecr_endpoint[256];    /* URL that access keys of AWS are exchanged at, "" = the region's own */
     uint32_t registry_stall_s;  /* a registry that sends nothing for so long is given up; default 60 */
     char log_level[16];         /* error warn info debug */
 };

@@ -14,6 +14,7 @@
 #include "cli/build_context.h"
 #include "cli/cmd.h"
 #include "cli/operation.h"
+#include "cli/registry_login.h"
 #include "cli/table.h"
 #include "cli/tar.h"
 #include "sys/fd.h"
@@ -24,6 +25,7 @@
 struct build_args {
     const char *file, *name, *target, *timeout, *memory, *network;
     struct arg_list args, labels, secrets, domains;
+    struct registry_login login;
     bool no_cache, refresh, quiet;
 };
 
@@ -190,7 +192,7 @@ static int fill(const struct build_args *a, json_t *body, struct err *e)
             return -1;
     (void)json_object_set_new(body, "no_cache", json_boolean(a->no_cache));
     (void)json_object_set_new(body, "refresh", json_boolean(a->refresh));
-    if (cmd_network(body, a->network, &a->domains, e) < 0)
+    if (registry_login_add(&a->login, body, e) < 0 || cmd_network(body, a->network, &a->domains, e) < 0)
         return -1;
     if (a->timeout != NULL) {
         if (args_number("--timeout", a->timeout, &seconds, e) < 0)
@@ -233,6 +235,7 @@ int cmd_build(int argc, char **argv)
         {0, "label", ARG_LIST, &a.labels, "NAME=VALUE", "label of the image; may be repeated"},
         {0, "secret", ARG_LIST, &a.secrets, "id=NAME,src=FILE",
          "for RUN --mount=type=secret; or id=NAME,env=VARIABLE, or NAME=VALUE; may be repeated"},
+        REGISTRY_LOGIN_ARGS(&a.login),
         {0, "network", ARG_TEXT, &a.network, "POLICY", "what RUN may reach: open, block, or a policy as JSON"},
         {0, "allow-domain", ARG_LIST, &a.domains, "DOMAIN", "what RUN may reach, this alone; may be repeated"},
         {0, "no-cache", ARG_FLAG, &a.no_cache, NULL, "run every step"},

@@ -10,38 +10,19 @@
 #include "cli/cmd.h"
 #include "cli/cmd_image.h"
 #include "cli/operation.h"
+#include "cli/registry_login.h"
 #include "cli/table.h"
-
-/* A password on the command line would be seen by everybody who lists processes. */
-static int read_password(char *out, size_t size, struct err *e)
-{
-    size_t n = 0;
-
-    for (;;) {
-        ssize_t r = read(STDIN_FILENO, out + n, size - 1 - n);
-        if (r < 0 && errno == EINTR)
-            continue;
-        if (r < 0)
-            return err_sys(e, errno, "read the password");
-        n += (size_t)r;
-        if (r == 0 || n == size - 1)
-            break;
-    }
-    out[n] = '\0';
-    out[strcspn(out, "\r\n")] = '\0';
-    return 0;
-}
 
 int image_pull(int argc, char **argv)
 {
-    const char *name = NULL, *arch = NULL, *user = NULL;
-    bool refresh = false, quiet = false, password_stdin = false;
+    const char *name = NULL, *arch = NULL;
+    struct registry_login login = {0};
+    bool refresh = false, quiet = false;
     const struct arg args[] = {
         {0, "name", ARG_TEXT, &name, "NAME", "name of the image here (default the reference)"},
         {0, "refresh", ARG_FLAG, &refresh, NULL, "ask the registry again what the tag names"},
         {0, "arch", ARG_TEXT, &arch, "ARCH", "architecture (default the server's)"},
-        {'u', "username", ARG_TEXT, &user, "USER", "user at the registry"},
-        {0, "password-stdin", ARG_FLAG, &password_stdin, NULL, "read the password for the registry from stdin"},
+        REGISTRY_LOGIN_ARGS(&login),
         {'q', "quiet", ARG_FLAG, &quiet, NULL, "print the id alone"},
     };
     const struct cmd d = {
@@ -49,27 +30,20 @@ int image_pull(int argc, char **argv)
         .nargs = array_len(args), .mixed = true, .min_words = 1, .max_words = 1, .usage_code = EXIT_USAGE,
     };
     auto_client struct client cl = {0};
-    char password[8192] = "";
     struct err e = {0};
     json_t *operation = NULL;
     int done = cmd_parse(&d, &argc, argv);
 
     if (done >= 0)
         return done;
-    if ((password_stdin && read_password(password, sizeof password, &e) < 0) || client_init(&cl, &e) < 0)
-        return cmd_fail(&e, EXIT_FAILED);
-    json_t *body = json_pack("{s:s, s:b}", "ref", argv[0], "refresh", refresh);
+    auto_json *body = json_pack("{s:s, s:b}", "ref", argv[0], "refresh", refresh);
     if (name != NULL)
         (void)json_object_set_new(body, "name", json_string(name));
     if (arch != NULL)
         (void)json_object_set_new(body, "arch", json_string(arch));
-    if (user != NULL)
-        (void)json_object_set_new(body, "username", json_string(user));
-    if (password_stdin)
-        (void)json_object_set_new(body, "password", json_string(password));
-    explicit_bzero(password, sizeof password);
+    if (registry_login_add(&login, body, &e) < 0 || client_init(&cl, &e) < 0)
+        return cmd_fail(&e, EXIT_FAILED);
     int r = client_json(&cl, "POST", "/v1/images:pull", body, &operation, &e);
-    json_decref(body);
     if (r == 0)
         r = operation_follow(&cl, operation, quiet, &operation, &e);
     if (r < 0)

@@ -18,7 +18,6 @@
 #include "core/image_fold.h"
 #include "core/internal.h"
 #include "core/life.h"
-#include "core/registry_auth.h"
 
 #define PULL_TIMEOUT_MS (6ULL * 3600 * 1000)
 
@@ -238,8 +237,12 @@ static void make_request(struct image_pull *p, const struct image_pull_spec *spe
 
     m.ref = p->ref;
     m.arch = (char *)(uintptr_t)spec->arch;
-    m.user = (char *)(uintptr_t)auth->user;
-    m.password = (char *)(uintptr_t)auth->password;
+    m.user = auth->user;
+    m.password = auth->password;
+    m.has_auth = true;
+    m.auth = (Quicksand__Node__RegistryAuth)auth->kind;
+    m.session = auth->session;
+    m.region = auth->region;
     m.has_max_bytes = m.has_max_files = true;
     m.max_bytes = IMAGE_BYTES_MAX;
     m.max_files = IMAGE_FILES_MAX;
@@ -275,7 +278,7 @@ struct image_pull *image_pull_begin(struct core *c, const struct image_pull_spec
         return NULL;
     }
     if (name_of(spec, name, e) < 0 || image_ref_parse(spec->ref, &ref, e) < 0 ||
-        registry_auth_find(c->registry_auth, ref.registry, spec->user, spec->password, &auth, e) < 0)
+        registry_auth_find(c->registry_auth, ref.registry, spec->auth, &auth, e) < 0)
         return NULL;
     struct image_pull *p = mem_zalloc(sizeof *p);
     c->imports++;
@@ -344,7 +347,7 @@ int image_pull(struct core *c, const struct image_pull_spec *spec, char ret_oper
     if (!spec->refresh && store_image_get(c->store, name, &row, &local) == 0)
         return answer_existing(c, &row, name, request, ret_operation, e);
     struct operation *op = operation_running(c, "image.pull", name);
-    if (op != NULL && spec->password == NULL && spec->user == NULL) {
+    if (op != NULL && (spec->auth == NULL || spec->auth->user == NULL)) {
         memcpy(ret_operation, operation_id(op), ID_SIZE);
         return 0;
     }

@@ -7,13 +7,14 @@
 #define QS_CORE_IMAGE_PULL_H
 
 #include "core/operation.h"
+#include "core/registry_auth.h"
 
 /* Borrowed during image_pull. */
 struct image_pull_spec {
     const char *ref;                    /* as in base/image_ref.h */
     const char *name;                   /* by which it is known here; NULL = by the reference */
     const char *arch;                   /* NULL = the machine's */
-    const char *user, *password;        /* NULL = what the file of registry credentials says */
+    const struct registry_auth *auth;   /* NULL or empty = what the file of registry credentials says */
     bool refresh;                       /* resolve a tag again; else an image that has the name is the answer */
 };
 

@@ -10,19 +10,140 @@
 
 #include "base/base64.h"
 #include "base/mem.h"
+#include "core/vault.h"
 #include "json/json.h"
 #include "sys/fd.h"
 
 #define FILE_MAX (1024 * 1024)
+#define VALUE_MAX 8191                  /* of ipc/image_proto.h */
+
+static void drop(char *text)
+{
+    if (text != NULL)
+        explicit_bzero(text, strlen(text));
+    free(text);
+}
 
 void registry_auth_done(struct registry_auth *a)
 {
-    if (a->password != NULL)
-        explicit_bzero(a->password, strlen(a->password));
-    free(a->user);
-    free(a->password);
+    drop(a->user);
+    drop(a->password);
+    drop(a->session);
+    drop(a->region);
     *a = (struct registry_auth){0};
 }
+
+static char *copy(const char *text)
+{
+    return text != NULL ? mem_strdup(text) : NULL;
+}
+
+void registry_auth_copy(struct registry_auth *ret, const struct registry_auth *from)
+{
+    *ret = (struct registry_auth){0};
+    if (from == NULL)
+        return;
+    ret->kind = from->kind;
+    ret->user = copy(from->user);
+    ret->password = copy(from->password);
+    ret->session = copy(from->session);
+    ret->region = copy(from->region);
+}
+
+/* --- from a secret -------------------------------------------------------------------------------------------------------- */
+
+/* A value that goes into a header or a signature: one line, and not of any length. */
+static int take_value(const json_t *values, const char *key, bool is_needed, char **ret, struct err *e)
+{
+    const char *value = json_string_value(json_object_get(values, key));
+
+    if (value == NULL || *value == '\0')
+        return is_needed ? err_set(e, ERR_INVALID, "the secret for the registry has no %s", key) : 0;
+    if (strlen(value) > VALUE_MAX)
+        return err_set(e, ERR_TOO_LARGE, "%s of the secret for the registry is longer than %d bytes", key, VALUE_MAX);
+    for (const char *at = value; *at != '\0'; at++)
+        if ((unsigned char)*at <= ' ' || (unsigned char)*at > 126)
+            return err_set(e, ERR_INVALID, "%s of the secret for the registry has a character that is none of it", key);
+    *ret = mem_strdup(value);
+    return 0;
+}
+
+static int read_aws(const json_t *values, struct registry_auth *ret, struct err *e)
+{
+    ret->kind = REGISTRY_AUTH_AWS;
+    if (json_object_get(values, "AWS_ACCESS_KEY_ID") == NULL && json_object_get(values, "AWS_ROLE_ARN") != NULL)
+        return err_set(e, ERR_UNSUPPORTED, "the secret for the registry has AWS_ROLE_ARN: roles are taken on with an identity that Modal's "
+                       "service signs, which this daemon has not; give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and "
+                       "AWS_SESSION_TOKEN if they are a role's");
+    if (take_value(values, "AWS_ACCESS_KEY_ID", true, &ret->user, e) < 0 ||
+        take_value(values, "AWS_SECRET_ACCESS_KEY", true, &ret->password, e) < 0 ||
+        take_value(values, "AWS_SESSION_TOKEN", false, &ret->session, e) < 0 ||
+        take_value(values, "AWS_REGION", false, &ret->region, e) < 0)
+        return -1;
+    return 0;
+}
+
+/* The key of a service account as Google's console writes it. Its registries take the whole text as a password. */
+static int read_gcp(const json_t *values, struct registry_auth *ret, struct err *e)
+{
+    static const char *const needed[] = {"private_key", "client_email"};
+    const char *text = json_string_value(json_object_get(values, "SERVICE_ACCOUNT_JSON"));
+    struct err why;
+
+    if (text == NULL)
+        return err_set(e, ERR_INVALID, "the secret for the registry has no SERVICE_ACCOUNT_JSON");
+    if (strlen(text) > VALUE_MAX)
+        return err_set(e, ERR_TOO_LARGE, "SERVICE_ACCOUNT_JSON of the secret for the registry is longer than %d bytes", VALUE_MAX);
+    auto_secret_values *o = js_parse(text, strlen(text), VALUE_MAX, &why);
+    if (!json_is_object(o))
+        return err_set(e, ERR_INVALID, "SERVICE_ACCOUNT_JSON of the secret for the registry is no JSON object");
+    const char *type = json_string_value(json_object_get(o, "type"));
+    if (type == NULL || strcmp(type, "service_account") != 0)
+        return err_set(e, ERR_INVALID, "'type' of SERVICE_ACCOUNT_JSON is not 'service_account'");
+    for (size_t i = 0; i < array_len(needed); i++) {
+        const char *value = json_string_value(json_object_get(o, needed[i]));
+        if (value == NULL || *value == '\0')
+            return err_set(e, ERR_INVALID, "SERVICE_ACCOUNT_JSON has no '%s'", needed[i]);
+    }
+    if (strstr(json_string_value(json_object_get(o, "private_key")), "-----BEGIN PRIVATE KEY-----") == NULL)
+        return err_set(e, ERR_INVALID, "'private_key' of SERVICE_ACCOUNT_JSON is no private key in PEM form");
+    ret->user = mem_strdup("_json_key");
+    ret->password = mem_strdup(text);
+    return 0;
+}
+
+static int read_basic(const json_t *values, struct registry_auth *ret, struct err *e)
+{
+    static const char *const keys[] = {"REGISTRY_USERNAME", "REGISTRY_PASSWORD"};
+    char **const to[] = {&ret->user, &ret->password};
+
+    for (size_t i = 0; i < array_len(keys); i++) {
+        const char *value = json_string_value(json_object_get(values, keys[i]));
+        if (value == NULL)
+            return err_set(e, ERR_INVALID, "the secret for the registry has no %s", keys[i]);
+        *to[i] = mem_strdup(value);
+    }
+    return 0;
+}
+
+int registry_auth_read(const json_t *values, enum registry_auth_wanted wanted, struct registry_auth *ret, struct err *e)
+{
+    bool has_basic = json_object_get(values, "REGISTRY_USERNAME") != NULL || json_object_get(values, "REGISTRY_PASSWORD") != NULL;
+    bool has_gcp = json_object_get(values, "SERVICE_ACCOUNT_JSON") != NULL;
+    bool has_aws = json_object_get(values, "AWS_ACCESS_KEY_ID") != NULL || json_object_get(values, "AWS_ROLE_ARN") != NULL;
+
+    *ret = (struct registry_auth){0};
+    if (wanted == REGISTRY_WANTED_GCP || (wanted != REGISTRY_WANTED_AWS && has_gcp))
+        return read_gcp(values, ret, e);
+    if (wanted == REGISTRY_WANTED_AWS || (!has_basic && has_aws))
+        return read_aws(values, ret, e);
+    if (wanted == REGISTRY_WANTED_BASIC || has_basic)
+        return read_basic(values, ret, e);
+    return err_set(e, ERR_INVALID, "the secret for the registry has neither REGISTRY_USERNAME and REGISTRY_PASSWORD nor "
+                   "SERVICE_ACCOUNT_JSON nor AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
+}
+
+/* --- from a file ---------------------------------------------------------------------------------------------------------- */
 
 /* "https://index.docker.io/v1/" and "quay.io" alike name a host. */
 static bool is_for(const char *key, const char *registry)
@@ -98,20 +219,13 @@ static int from_file(const char *path, const char *registry, struct registry_aut
     return 0;
 }
 
-int registry_auth_find(const char *path, const char *registry, const char *user, const char *password, struct registry_auth *ret,
+int registry_auth_find(const char *path, const char *registry, const struct registry_auth *given, struct registry_auth *ret,
                        struct err *e)
 {
-    *ret = (struct registry_auth){0};
-    if (user != NULL || password != NULL) {
-        ret->user = mem_strdup(user != NULL ? user : "");
-        ret->password = mem_strdup(password != NULL ? password : "");
+    registry_auth_copy(ret, given);
+    if (ret->user != NULL || ret->password != NULL)
         return 0;
-    }
     if (path != NULL && *path != '\0' && from_file(path, registry, ret, e) < 0)
         return -1;
-    if (ret->user == NULL)
-        ret->user = mem_strdup("");
-    if (ret->password == NULL)
-        ret->password = mem_strdup("");
     return 0;
 }

@@ -5,14 +5,30 @@
 #define QS_CORE_REGISTRY_AUTH_H
 
 #include "base/err.h"
+#include "json/json.h"
 
-struct registry_auth {
-    char *user, *password;              /* owned; "" = none */
+enum registry_auth_kind {               /* as in node.proto */
+    REGISTRY_AUTH_BASIC,
+    REGISTRY_AUTH_AWS,                  /* an access key, for which AWS gives out user and password */
 };
 
-/* Those of the request (either may be NULL) go before those of the file at `path` ("" = none). A file that is not there has none. */
-int registry_auth_find(const char *path, const char *registry, const char *user, const char *password, struct registry_auth *ret,
+/* NULL and "" = none; `user` NULL = nobody said anything. */
+struct registry_auth {
+    enum registry_auth_kind kind;
+    char *user, *password;              /* owned; of AWS: access key id and secret access key */
+    char *session, *region;             /* owned; of AWS */
+};
+
+/* What a secret for a registry says, by its keys: REGISTRY_USERNAME and REGISTRY_PASSWORD, SERVICE_ACCOUNT_JSON, or
+ * AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and AWS_REGION. No error tells a value. */
+enum registry_auth_wanted { REGISTRY_WANTED_ANY, REGISTRY_WANTED_BASIC, REGISTRY_WANTED_AWS, REGISTRY_WANTED_GCP };
+int registry_auth_read(const json_t *values, enum registry_auth_wanted wanted, struct registry_auth *ret, struct err *e);
+void registry_auth_copy(struct registry_auth *ret, const struct registry_auth *from);   /* NULL = nothing */
+/* Those that are `given` (NULL or empty = none) go before those of the file at `path` ("" = none). A file that is not there has none. */
+int registry_auth_find(const char *path, const char *registry, const struct registry_auth *given, struct registry_auth *ret,
                        struct err *e);
+/* Overwrites it all. */
 void registry_auth_done(struct registry_auth *a);
+#define auto_registry_auth __attribute__((cleanup(registry_auth_done))) struct registry_auth
 
 #endif

@@ -260,7 +260,7 @@ static int fetch(struct fetch *f, struct err *e)
     return 0;
 }
 
-int fetch_run(const struct image_pull *request, const struct conf *conf, int blobs, int channel)
+int fetch_run(struct image_pull *request, const struct conf *conf, int blobs, int channel)
 {
     struct fetch *f = mem_zalloc(sizeof *f);
     struct err e = {0};
@@ -272,6 +272,7 @@ int fetch_run(const struct image_pull *request, const struct conf *conf, int blo
     registry_init(&f->registry, conf, &f->ref);
     f->registry.user = request->user;
     f->registry.password = request->password;
+    f->registry.aws = request->auth == IMAGE_AUTH_AWS ? request : NULL;
     f->registry.is_cancelled = is_cancelled;
     f->registry.arg = f;
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)

@@ -37,7 +37,7 @@ struct fetch_plan {
 size_t fetch_plan_encode(const struct fetch_plan *m, void *out, size_t size);
 int fetch_plan_decode(struct fetch_plan *ret, const void *p, size_t n);
 
-/* Runs in the child, which is confined already. Its exit status. */
-int fetch_run(const struct image_pull *request, const struct conf *conf, int blobs, int channel);
+/* Runs in the child, which is confined already. Its exit status. Overwrites the request's credentials as soon as they served. */
+int fetch_run(struct image_pull *request, const struct conf *conf, int blobs, int channel);
 
 #endif

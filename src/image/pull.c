@@ -100,6 +100,12 @@ static void become_fetcher(struct pull *p, int channel)
     _exit(fetch_run(&p->request, p->job->conf, p->blobs, channel));
 }
 
+static void drop_credentials(struct image_pull *m)
+{
+    explicit_bzero(m->password, sizeof m->password);
+    explicit_bzero(m->session, sizeof m->session);
+}
+
 static int start_fetcher(struct pull *p, struct err *e)
 {
     int pair[2];
@@ -114,6 +120,7 @@ static int start_fetcher(struct pull *p, struct err *e)
         fd_close(&p->channel);
         become_fetcher(p, theirs);
     }
+    drop_credentials(&p->request);      /* the child has them */
     if (p->fetcher < 0) {
         p->fetcher = 0;
         return err_sys(e, errno, "start the fetching process");
@@ -443,7 +450,7 @@ int pull_run(const struct job *job, const struct chan_msg *m, struct image_done 
         r = send_layers(p, e);
     ret->bytes = p->total_bytes;
     ret->files = p->total_files;
-    explicit_bzero(p->request.password, sizeof p->request.password);
+    drop_credentials(&p->request);
     free(p);
     return r;
 }

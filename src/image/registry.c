@@ -25,6 +25,10 @@ void registry_done(struct registry *r)
 {
     free(r->authorization);
     r->authorization = NULL;
+    if (r->issued != NULL)
+        explicit_bzero(r->issued, strlen(r->issued));
+    free(r->issued);
+    r->issued = NULL;
 }
 
 /* True if `host` is one of the words of a list. */
@@ -40,6 +44,11 @@ static bool is_listed(const char *list, const char *host)
         at += len;
     }
     return false;
+}
+
+bool registry_is_insecure(const struct conf *conf, const char *host)
+{
+    return is_listed(conf->registry_insecure, host);
 }
 
 /* The i-th mirror of a registry out of "registry=mirror registry=mirror". */
@@ -73,7 +82,7 @@ bool registry_select(struct registry *r, unsigned i)
         (void)find_mirror(r->conf->registry_mirrors, name, i, r->host, sizeof r->host);
     else
         (void)snprintf(r->host, sizeof r->host, "%s", strcmp(name, "docker.io") == 0 ? "registry-1.docker.io" : name);
-    r->is_insecure = is_listed(r->conf->registry_insecure, r->host);
+    r->is_insecure = registry_is_insecure(r->conf, r->host);
     r->is_plain = r->is_insecure;
     r->is_private = false;
     free(r->authorization);
@@ -94,7 +103,7 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
     struct registry_transfer *t = arg;
     bool local = address_is_private(&sa->addr);
 
-    if (t->registry->conf->registry_proxy[0] == '\0') {
+    if (t->registry->conf->registry_proxy[0] == '\0' && !t->is_configured) {
         if (t->is_first_party)
             t->registry->is_private = t->registry->is_private || local;
         else if (local && !t->registry->is_private) {
@@ -305,7 +314,7 @@ static CURLcode perform(struct registry_transfer *t, struct into *in)
     return code;
 }
 
-static void pause_ms(struct registry *r, int64_t ms)
+void registry_pause(struct registry *r, int64_t ms)
 {
     for (; ms > 0 && !r->is_cancelled(r->arg); ms -= 100)
         (void)poll(NULL, 0, ms < 100 ? (int)ms : 100);
@@ -366,6 +375,6 @@ int registry_get(struct registry *r, const char *url, const char *accept, size_t
         registry_transfer_end(&t);
         if (r1 < 0)
             return -1;
-        pause_ms(r, wait_ms);
+        registry_pause(r, wait_ms);
     }
 }

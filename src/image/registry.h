@@ -14,6 +14,7 @@
 #include "base/conf.h"
 #include "base/err.h"
 #include "base/image_ref.h"
+#include "ipc/image_proto.h"
 
 #define REGISTRY_REDIRECTS 5
 #define REGISTRY_TRIES 5            /* of a request that met a failure that may pass */
@@ -23,6 +24,7 @@ struct registry {
     const struct conf *conf;
     const struct image_ref *ref;
     const char *user, *password;    /* "" = anonymous */
+    struct image_pull *aws;         /* the access key that they are to be got for (ecr.c); NULL = none, or it has served */
     bool (*is_cancelled)(void *arg);
     void *arg;
 
@@ -32,6 +34,7 @@ struct registry {
     bool is_plain;
     bool is_private;                /* it lies on a private address itself: so may what it redirects to */
     char *authorization;            /* owned: header of the requests, NULL = none */
+    char *issued;                   /* owned: the password that AWS gave out */
 };
 
 /* What an answer says besides its body. */
@@ -48,6 +51,7 @@ struct registry_transfer {
     struct curl_slist *headers;     /* owned */
     struct registry_reply reply;
     bool is_first_party;            /* to the registry itself, not to where it sent us */
+    bool is_configured;             /* to what the configuration or AWS's own name says: any address will do */
     bool was_private;               /* refused: a redirect to a private address */
     char error[CURL_ERROR_SIZE];
 };
@@ -62,6 +66,9 @@ char *registry_url(const struct registry *r, const char *what);
 /* GET with up to `max` bytes of body; follows tokens, redirects and retries. 0 with reply->status below 300. */
 int registry_get(struct registry *r, const char *url, const char *accept, size_t max, struct buf *body,
                  struct registry_reply *reply, struct err *e);
+
+bool registry_is_insecure(const struct conf *conf, const char *host);
+void registry_pause(struct registry *r, int64_t ms);    /* ends early when the pull is cancelled */
 
 /* --- for transfers that run beside each other (download.c) ------------------------------------------------------------ */
 

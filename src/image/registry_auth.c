@@ -9,6 +9,7 @@
 
 #include "base/base64.h"
 #include "base/mem.h"
+#include "image/ecr.h"
 #include "image/registry.h"
 #include "json/json.h"
 
@@ -173,6 +174,8 @@ int registry_authorize(struct registry *r, const struct registry_reply *reply, s
     if (!registry_challenge_read(reply->challenge, &c))
         return err_set(e, ERR_DENIED, "the registry %s wants a kind of authentication that is not known here: '%.80s'", r->host,
                        reply->challenge);
+    if (!r->is_mirror && r->aws != NULL && ecr_login(r, e) < 0)
+        return -1;
     if (c.is_bearer)
         return get_token(r, &c, e);
     if (!has_credentials(r))

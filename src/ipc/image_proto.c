@@ -102,8 +102,11 @@ size_t image_pull_encode(const struct image_pull *m, void *out, size_t size)
     wire_init(&w, out, size);
     wire_put_str(&w, m->ref);
     wire_put_str(&w, m->arch);
+    wire_put_u16(&w, m->auth);
     wire_put_str(&w, m->user);
     wire_put_str(&w, m->password);
+    wire_put_str(&w, m->session);
+    wire_put_str(&w, m->region);
     wire_put_u64(&w, m->max_bytes);
     wire_put_u64(&w, m->max_files);
     return done(&w);
@@ -117,11 +120,14 @@ int image_pull_decode(struct image_pull *ret, const void *p, size_t n)
     wire_read(&r, p, n);
     wire_get_str(&r, ret->ref, sizeof ret->ref);
     wire_get_str(&r, ret->arch, sizeof ret->arch);
+    ret->auth = wire_get_u16(&r);
     wire_get_str(&r, ret->user, sizeof ret->user);
     wire_get_str(&r, ret->password, sizeof ret->password);
+    wire_get_str(&r, ret->session, sizeof ret->session);
+    wire_get_str(&r, ret->region, sizeof ret->region);
     ret->max_bytes = wire_get_u64(&r);
     ret->max_files = wire_get_u64(&r);
-    return wire_end(&r) ? 0 : -EBADMSG;
+    return wire_end(&r) && ret->auth < IMAGE_AUTH_MAX_ ? 0 : -EBADMSG;
 }
 
 size_t image_layers_encode(const struct image_layers *m, void *out, size_t size)

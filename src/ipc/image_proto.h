@@ -39,11 +39,20 @@ struct image_progress {
     uint64_t bytes, files;      /* of an unpacking: done; of a pull: bytes come and bytes in all */
 };
 
+enum image_auth {
+    IMAGE_AUTH_BASIC,
+    IMAGE_AUTH_AWS,             /* user and password are an access key of AWS, for which it gives out others */
+    IMAGE_AUTH_MAX_,
+};
+
 struct image_pull {
     char ref[300];              /* registry/path:tag or @digest */
     char arch[32];              /* "" = this machine's */
+    uint16_t auth;              /* enum image_auth */
     char user[256];             /* "" = anonymous */
     char password[8192];
+    char session[8192];         /* of AWS, "" = none */
+    char region[64];            /* of AWS, "" = as the registry's name has it */
     uint64_t max_bytes;         /* unpacked, all layers together; 0 = no limit */
     uint64_t max_files;
 };

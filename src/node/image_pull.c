@@ -106,12 +106,14 @@ static const struct image_link_ops link_ops = {.message = on_message, .done = on
 static int begin(struct op *op, struct err *e)
 {
     const Quicksand__Node__ImagePullRequest *rq = (Quicksand__Node__ImagePullRequest *)op->rq;
-    struct image_pull m = {.max_bytes = rq->max_bytes, .max_files = rq->max_files};
+    struct image_pull m = {.max_bytes = rq->max_bytes, .max_files = rq->max_files, .auth = (uint16_t)rq->auth};
     auto_free uint8_t *packed = mem_alloc(LIMIT_CHANNEL_INLINE);
 
     if (image_link_text("ref", rq->ref, m.ref, sizeof m.ref, e) < 0 || image_link_text("arch", rq->arch, m.arch, sizeof m.arch, e) < 0 ||
         image_link_text("user", rq->user, m.user, sizeof m.user, e) < 0 ||
-        image_link_text("password", rq->password, m.password, sizeof m.password, e) < 0)
+        image_link_text("password", rq->password, m.password, sizeof m.password, e) < 0 ||
+        image_link_text("session", rq->session, m.session, sizeof m.session, e) < 0 ||
+        image_link_text("region", rq->region, m.region, sizeof m.region, e) < 0)
         return -1;
     int r = image_link_ask(op, IMAGE_PULL, packed, image_pull_encode(&m, packed, LIMIT_CHANNEL_INLINE), -1, e);
     explicit_bzero(packed, LIMIT_CHANNEL_INLINE);

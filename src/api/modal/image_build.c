@@ -71,7 +71,7 @@ struct order {
     struct modal *m;
     struct buf dockerfile;
     json_t *bases, *args, *secrets;     /* owned */
-    char *user, *password;              /* owned */
+    struct registry_auth auth;          /* owned */
     bool no_cache, refresh;
     bool base_stands_in;                /* for Debian's or Python's image */
     struct definition_row row;
@@ -83,15 +83,16 @@ static void order_free(struct order *o)
     json_decref(o->bases);
     json_decref(o->args);
     json_decref(o->secrets);
-    free(o->user);
-    free(o->password);
+    registry_auth_done(&o->auth);
     free(o);
 }
 
 /* Secrets count by what is in them, as clients make new ones for every run; keyed, so that the hash tells nothing about them. */
 static int add_secret_values(const struct order *o, struct sha256 *s, struct err *e)
 {
-    auto_json *all = json_pack("{s:O, s:s?, s:s?}", "secrets", o->secrets, "user", o->user, "password", o->password);
+    auto_secret_values *auth = json_pack("{s:s?, s:s?, s:s?, s:s?}", "user", o->auth.user, "password", o->auth.password, "session",
+                                         o->auth.session, "region", o->auth.region);
+    auto_json *all = json_pack("{s:O, s:O}", "secrets", o->secrets, "auth", auth);
     auto_free char *text = js_text(all, true);
     uint8_t sum[NET_SHA256_SIZE];
     int r = net_hmac(o->m->blob_key, sizeof o->m->blob_key, text, strlen(text), sum);
@@ -166,33 +167,22 @@ static int add_secrets(struct mcall *c, const M(Image) *image, struct order *o, 
     return 0;
 }
 
-static const char *value_of(const json_t *values, const char *key)
-{
-    return json_string_value(json_object_get(values, key));
-}
-
 static int add_registry(struct mcall *c, const M(ImageRegistryConfig) *r, struct order *o, struct err *e)
 {
+    static const enum registry_auth_wanted wanted[] = {
+        [MODAL__CLIENT__REGISTRY_AUTH_TYPE__REGISTRY_AUTH_TYPE_AWS] = REGISTRY_WANTED_AWS,
+        [MODAL__CLIENT__REGISTRY_AUTH_TYPE__REGISTRY_AUTH_TYPE_GCP] = REGISTRY_WANTED_GCP,
+    };
+
     if (r == NULL || m_text(r->secret_id)[0] == '\0')
         return 0;
-    auto_json *values = secret_values(c->m->vault, r->secret_id, e);
+    auto_secret_values *values = secret_values(c->m->vault, r->secret_id, e);
     if (values == NULL)
         return -1;
-    const char *user = value_of(values, "REGISTRY_USERNAME"), *password = value_of(values, "REGISTRY_PASSWORD");
-    const char *key = value_of(values, "SERVICE_ACCOUNT_JSON");
-    if (key != NULL) {
-        user = "_json_key";
-        password = key;
-    } else if (value_of(values, "AWS_ACCESS_KEY_ID") != NULL) {
-        return err_set(e, ERR_UNSUPPORTED, "registries of AWS are not supported with access keys: log in with 'aws ecr "
-                       "get-login-password' and give that as REGISTRY_PASSWORD, with AWS as REGISTRY_USERNAME");
-    } else if (user == NULL || password == NULL) {
-        return err_set(e, ERR_INVALID, "the secret for the registry has neither REGISTRY_USERNAME and REGISTRY_PASSWORD nor "
-                       "SERVICE_ACCOUNT_JSON");
-    }
-    o->user = mem_strdup(user);
-    o->password = mem_strdup(password);
-    return 0;
+    /* Of user and password clients say so too where the secret has something else. */
+    return registry_auth_read(values, (size_t)r->registry_auth_type < array_len(wanted) ? wanted[r->registry_auth_type]
+                                                                                        : REGISTRY_WANTED_ANY,
+                              &o->auth, e);
 }
 
 static int read_order(struct mcall *c, const M(ImageGetOrCreateRequest) *rq, const char *ref, struct order *o, struct err *e)
@@ -232,7 +222,7 @@ static void start(void *ctx, const char *layer, const struct err *cause)
     struct err e = {0};
     const struct build_spec spec = {
         .kind = "image.build", .dockerfile = buf_str(&o->dockerfile), .dockerfile_len = o->dockerfile.len, .context = layer,
-        .image = o->row.image, .args = o->args, .secrets = o->secrets, .bases = o->bases, .user = o->user, .password = o->password,
+        .image = o->row.image, .args = o->args, .secrets = o->secrets, .bases = o->bases, .auth = &o->auth,
         .no_cache = o->no_cache, .refresh = o->refresh, .whole_context = true, .secret_env = true,
     };
 

@@ -265,20 +265,42 @@ static void get(struct call *c)
         call_reply(c, 200, take_ptr(&o));
 }
 
+/* Of a pull or a build: a user and a password, or an object with what a secret for a registry has. */
+static int read_auth(struct call *c, struct registry_auth *ret, struct err *e)
+{
+    const char *user = call_string(c, "username", NULL), *password = call_string(c, "password", NULL);
+    const json_t *values = json_object_get(c->body, "credentials");
+
+    *ret = (struct registry_auth){0};
+    if (json_object_size(values) == 0) {
+        if (user != NULL || password != NULL) {
+            ret->user = mem_strdup(user != NULL ? user : "");
+            ret->password = mem_strdup(password != NULL ? password : "");
+        }
+        return 0;
+    }
+    if (user != NULL || password != NULL)
+        return err_param(e, ERR_INVALID, "credentials", "credentials and username or password exclude each other");
+    if (registry_auth_read(values, REGISTRY_WANTED_ANY, ret, e) == 0)
+        return 0;
+    (void)snprintf(e->param, sizeof e->param, "credentials");
+    return -1;
+}
+
 static void pull(struct call *c)
 {
+    auto_registry_auth auth = {0};
     const struct image_pull_spec spec = {
         .ref = call_string(c, "ref", ""),
         .name = call_string(c, "name", NULL),
         .arch = call_string(c, "arch", NULL),
-        .user = call_string(c, "username", NULL),
-        .password = call_string(c, "password", NULL),
+        .auth = &auth,
         .refresh = call_bool(c, "refresh", false),
     };
     char id[ID_SIZE];
-    struct err e;
+    struct err e = {0};
 
-    if (image_pull(c->core, &spec, id, &e) < 0)
+    if (read_auth(c, &auth, &e) < 0 || image_pull(c->core, &spec, id, &e) < 0)
         call_fail(c, &e);
     else
         operation_accepted(c, id);
@@ -337,6 +359,7 @@ static void remove_name(struct call *c)
 
 static void build(struct call *c)
 {
+    auto_registry_auth auth = {0};
     const struct build_spec spec = {
         .kind = "image.build",
         .dockerfile = call_string(c, "dockerfile", ""),
@@ -348,6 +371,7 @@ static void build(struct call *c)
         .labels = json_object_get(c->body, "labels"),
         .secrets = json_object_get(c->body, "secrets"),
         .network = json_is_null(json_object_get(c->body, "network")) ? NULL : json_object_get(c->body, "network"),
+        .auth = &auth,
         .whole_context = call_bool(c, "whole_context", false),
         .no_cache = call_bool(c, "no_cache", false),
         .refresh = call_bool(c, "refresh", false),
@@ -361,7 +385,7 @@ static void build(struct call *c)
 
     if (spec.context != NULL && strspn(spec.context, "0123456789abcdef") != 64)
         (void)err_param(&e, ERR_INVALID, "context", "context is not what an upload answered");
-    else if (build_begin(c->core, &spec, id, &e) == 0) {
+    else if (read_auth(c, &auth, &e) == 0 && build_begin(c->core, &spec, id, &e) == 0) {
         operation_accepted(c, id);
         return;
     }
@@ -488,15 +512,21 @@ static const struct field list_query[] = {LIST_FIELDS};
 static const struct field name_body[] = {
     {"image", FIELD_STRING, FIELD_REQUIRED, 1, IMAGE_REF_SIZE - 1, NULL, "image id or name"},
 };
+#define CREDENTIALS                                                                                              \
+    "for the registry, in place of user and password; not kept: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, "       \
+    "AWS_SESSION_TOKEN, AWS_REGION; or SERVICE_ACCOUNT_JSON; or REGISTRY_USERNAME, REGISTRY_PASSWORD"
 static const struct field pull_body[] = {
     {"ref", FIELD_STRING, FIELD_REQUIRED, 1, IMAGE_REF_SIZE - 1, NULL, "[registry/]path[:tag][@sha256:digest]"},
     {"name", FIELD_STRING, FIELD_NULLABLE, 1, IMAGE_REF_SIZE - 1, NULL, "name here; default the reference itself"},
     {"arch", FIELD_STRING, FIELD_NULLABLE, 1, 31, NULL, "architecture, such as amd64; default the machine's"},
     {"username", FIELD_STRING, FIELD_NULLABLE, 0, 255, NULL, "for the registry; not kept"},
     {"password", FIELD_STRING, FIELD_NULLABLE, 0, 8191, NULL, "for the registry; not kept"},
+    {"credentials", FIELD_STRING_MAP, 0, 0, 0, NULL, CREDENTIALS},
     {"refresh", FIELD_BOOL, 0, 0, 0, NULL, "resolve the tag again though an image has the name; default false"},
 };
 static const struct field build_body[] = {
+    {"username", FIELD_STRING, FIELD_NULLABLE, 0, 255, NULL, "for the registry of FROM; not kept"},
+    {"password", FIELD_STRING, FIELD_NULLABLE, 0, 8191, NULL, "for the registry of FROM; not kept"},
     {"dockerfile", FIELD_STRING, FIELD_REQUIRED, 1, DF_TEXT_MAX, NULL, "the text of the Dockerfile"},
     {"context", FIELD_STRING, FIELD_NULLABLE, 64, 64, NULL, "what the upload of the files answered; each upload serves one build"},
     {"whole_context", FIELD_BOOL, 0, 0, 0, NULL, "a .dockerignore in the context is a file like others; default false"},
@@ -505,6 +535,7 @@ static const struct field build_body[] = {
     {"args", FIELD_STRING_MAP, 0, 0, 0, NULL, "values of ARG"},
     {"labels", FIELD_STRING_MAP, 0, 0, 0, NULL, "labels of the image"},
     {"secrets", FIELD_STRING_MAP, 0, 0, 0, NULL, "for RUN --mount=type=secret, by id; in no layer, cache key or log"},
+    {"credentials", FIELD_STRING_MAP, 0, 0, 0, NULL, CREDENTIALS},
     {"network", FIELD_JSON, FIELD_NULLABLE, 0, 0, NULL,
      "what RUN may reach: \"block\", \"open\" (public addresses), or a policy; default build_network of the configuration"},
     {"no_cache", FIELD_BOOL, 0, 0, 0, NULL, "run every step; default false"},

@@ -57,10 +57,7 @@ static void build_free(struct build *b)
     json_decref(b->network);
     free(b->name);
     free(b->source);
-    free(b->user);
-    if (b->password != NULL)
-        explicit_bzero(b->password, strlen(b->password));
-    free(b->password);
+    registry_auth_done(&b->auth);
     free(b->key);
     free(b);
 }
@@ -368,8 +365,7 @@ static struct build *build_new(struct core *c, const struct build_spec *spec)
     (void)snprintf(b->context, sizeof b->context, "%s", spec->context != NULL ? spec->context : "");
     (void)snprintf(b->image, sizeof b->image, "%s", spec->image != NULL ? spec->image : "");
     b->network = json_deep_copy(spec->network != NULL ? spec->network : core_build_network(c));
-    b->user = spec->user != NULL ? mem_strdup(spec->user) : NULL;
-    b->password = spec->password != NULL ? mem_strdup(spec->password) : NULL;
+    registry_auth_copy(&b->auth, spec->auth);
     b->secret_env = spec->secret_env;
     b->no_cache = spec->no_cache;
     b->refresh = spec->refresh;

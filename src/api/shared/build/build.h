@@ -8,6 +8,7 @@
 #define QS_API_SHARED_BUILD_BUILD_H
 
 #include "core/operation.h"
+#include "core/registry_auth.h"
 #include "json/json.h"
 
 /* Of steps and their keys: another one never takes a result of an older one. */
@@ -30,7 +31,7 @@ struct build_spec {
     const json_t *bases;                /* object: what FROM names -> image id; NULL = none */
     const json_t *labels;               /* object of strings, NULL = none */
     const json_t *network;              /* "block", "open" or a policy, see core/policy_json.h; NULL = the configured one */
-    const char *user, *password;        /* for the registries of FROM; NULL = as core knows them */
+    const struct registry_auth *auth;   /* for the registries of FROM; NULL or empty = as core knows them */
     bool whole_context;                 /* a .dockerignore in it is a file like others */
     bool no_cache;
     bool refresh;                       /* resolve tags of FROM again */

@@ -77,7 +77,7 @@ static void on_pulled(void *ctx, const char *image, const struct err *e)
 
 static int pull_base(struct build *b, const char *ref, struct err *e)
 {
-    const struct image_pull_spec spec = {.ref = ref, .refresh = b->refresh, .user = b->user, .password = b->password};
+    const struct image_pull_spec spec = {.ref = ref, .refresh = b->refresh, .auth = &b->auth};
 
     operation_log(b->operation, "pulling %s", ref);
     b->pull = image_pull_begin(b->core, &spec, on_pull_line, on_pulled, b, e);

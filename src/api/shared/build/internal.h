@@ -44,7 +44,7 @@ struct build {
     char context[72];
     char image[ID_SIZE];
     char *name;                         /* owned, NULL = none */
-    char *user, *password;              /* owned, NULL = none */
+    struct registry_auth auth;          /* owned */
     json_t *temporary;                  /* layers that are garbage at the end; owned */
     bool no_cache, refresh, whole_context;
     bool secret_env;                    /* secrets are variables of every RUN */
