@@ -38,6 +38,7 @@ class Hostile:
         self.on_blob = None             # f(request, digest, blob) -> True if it has answered
         self.on_manifest = None
         self.token = None               # asked for, when set
+        self.token_basic = None         # value of the Authorization header without which there is no token
         self.token_answer = None        # instead of {"token": ...}
         self.basic = None               # value of the Authorization header that is asked for
         self.requests = []
@@ -58,6 +59,9 @@ class Hostile:
     def handle(self, rq):
         self.requests.append((rq.path, dict(rq.headers)))
         if rq.path.startswith("/token"):
+            if self.token_basic is not None and rq.headers.get("authorization") != self.token_basic:
+                self.send(rq, 401, b"{}")
+                return
             self.send(rq, 200, json.dumps({"token": "the-token"}).encode() if self.token_answer is None else self.token_answer)
             return
         if self.basic is not None and rq.headers.get("authorization") != self.basic:

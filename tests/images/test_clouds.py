@@ -214,3 +214,47 @@ def test_the_regions_own_service(make_daemon, aws, ecr):
         far.stop()
         proxy.server.shutdown()
         proxy.server.server_close()
+
+
+# --- Google's registries --------------------------------------------------------------------------------------------------------
+
+ACCOUNT = {"type": "service_account", "project_id": "p", "private_key_id": "1", "client_email": "a@p.iam.gserviceaccount.com",
+           "private_key": "-----BEGIN PRIVATE KEY-----\nMIIEvQ==\n-----END PRIVATE KEY-----\n"}
+
+
+@pytest.fixture
+def artifacts(google):
+    """A registry that sends to a token service, which wants the key as Google's does."""
+    google.reset()
+    google.image, google.token = image("of Google"), "the-token"
+    google.token_basic = "Basic " + helpers.b64("_json_key:" + json.dumps(ACCOUNT))
+    return google
+
+
+def test_a_service_account(images, artifacts, tmp_path):
+    op = images.pull_fails(f"{artifacts.host}/p/app:1", "permission_denied", "without credentials")
+    op = images.pull_fails(f"{artifacts.host}/p/app:1", "permission_denied", "for these credentials",
+                           credentials={"SERVICE_ACCOUNT_JSON": json.dumps({**ACCOUNT, "client_email": "b@x"})})
+    assert "MIIEvQ" not in json.dumps(op) + "".join(images.log(op)) + images.daemon.log_tail()
+    found = images.pull(f"{artifacts.host}/p/app:1", credentials={"SERVICE_ACCOUNT_JSON": json.dumps(ACCOUNT)})
+    assert found["digest"] == artifacts.image.digest
+    (tmp_path / "key.json").write_text(json.dumps(ACCOUNT))
+    env = {"HOME": "/nonexistent", "QUICKSAND_URL": images.daemon.url, "QUICKSAND_TOKEN": images.daemon.token, "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([qsdaemon.build_dir() / "src/cli/quicksand", "image", "pull", "-q", "--name", "google-cli", "--gcp-key",
+                           tmp_path / "key.json", f"{artifacts.host}/p/app:1"], env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0 and done.stdout.strip() == found["id"], done
+
+
+@pytest.mark.parametrize("text,word", [
+    ("not json", "is no JSON object"), ("[1]", "is no JSON object"), ("{}", "'type'"), (json.dumps({**ACCOUNT, "type": "authorized_user"}), "'type'"),
+    (json.dumps({k: v for k, v in ACCOUNT.items() if k != "private_key"}), "'private_key'"),
+    (json.dumps({**ACCOUNT, "private_key": "abc"}), "'private_key'"),
+    (json.dumps({k: v for k, v in ACCOUNT.items() if k != "client_email"}), "'client_email'"),
+    (json.dumps({**ACCOUNT, "client_email": 5}), "'client_email'"), (" " * 9000, "8191 bytes"),
+], ids=["text", "list", "empty", "type", "no-key", "no-pem", "no-email", "number", "long"])
+def test_a_service_account_that_is_none(images, artifacts, text, word):
+    r = images.api.post("/v1/images:pull", json={"ref": f"{artifacts.host}/p/app:1", "credentials": {"SERVICE_ACCOUNT_JSON": text}})
+    error = r.json()["error"]
+    assert r.status_code in (400, 413) and error["param"] == "credentials" and word in error["message"], r.text
+    assert "SERVICE_ACCOUNT_JSON" in error["message"] and "MIIEvQ" not in r.text
+    assert artifacts.requests == []

@@ -117,7 +117,7 @@ def registry(mirror, tree, client):
 
 @pytest.fixture(scope="module")
 def private_registry(registry):
-    users = [("me", "secret"), ("_json_key", '{"type": "service_account"}')]
+    users = [("me", "secret"), ("_json_key", '{"type": "service_account", "client_email": "a@b", "private_key": "-----BEGIN PRIVATE KEY-----"}')]
     lines = [f"{name}:{crypt.crypt(password, crypt.mksalt(crypt.METHOD_BLOWFISH, rounds=16))}\n" for name, password in users]
     r = registries.Registry(qsdaemon.make_dir("qs-registry-"), htpasswd="".join(lines))
     try:

@@ -1,6 +1,7 @@
 """
 Fixtures of the SDK tests. The daemon and its factory are those of tests/system.
 
+clouds      stand-ins for registries of clouds, which the daemon knows
 clients     where each client is installed: {"js-0.11.1": path, ...}, or why it is not
 programs    the started client programs of this session
 generation  v1 and v2; v1 with --long alone
@@ -26,9 +27,10 @@ spec.loader.exec_module(system_conftest)
 
 # pytest finds hooks and fixtures by their names in this file.
 for name in dir(system_conftest):
-    if name.startswith("pytest_") or name in ("daemon", "api", "make_daemon"):
+    if name.startswith("pytest_") or name in ("api", "make_daemon"):
         globals()[name] = getattr(system_conftest, name)
 
+import clouds as sdk_clouds  # noqa: E402
 import programs as sdk_programs  # noqa: E402
 
 
@@ -43,6 +45,20 @@ def pytest_collection_modifyitems(config, items):
     chosen = [i for i in items if not (i.get_closest_marker("long") or i.get_closest_marker("rest"))]
     config.hook.pytest_deselected(items=[i for i in items if i not in chosen])
     items[:] = chosen
+
+
+@pytest.fixture(scope="session")
+def clouds():
+    c = sdk_clouds.Clouds()
+    yield c
+    c.stop()
+
+
+@pytest.fixture(scope="session")
+def daemon(clouds):
+    instance = system_conftest.start(**clouds.options())
+    yield instance
+    system_conftest.finish(instance)
 
 
 @pytest.fixture(params=[pytest.param("v1", marks=pytest.mark.rest), "v2"])
@@ -81,7 +97,7 @@ def chosen_cases(items):
 
 
 @pytest.fixture(scope="session")
-def programs(request, daemon, installed, tmp_path_factory):
+def programs(request, daemon, clouds, installed, tmp_path_factory):
     """A function: the run of a program, started with all its chosen cases when it is first asked for."""
     runs = {}
 
@@ -89,7 +105,7 @@ def programs(request, daemon, installed, tmp_path_factory):
         if program not in runs:
             names = [c.name for c in chosen_cases(request.session.items) if c.program == program]
             home = tmp_path_factory.mktemp("home")
-            runs[program] = sdk_programs.start(program, installed(program.client), daemon, home, names)
+            runs[program] = sdk_programs.start(program, installed(program.client), daemon, home, names, clouds.env())
         return runs[program]
 
     yield run

@@ -207,8 +207,8 @@ def go_line(event):
 go_line.texts = {}
 
 
-def start(program, directory, daemon, home, names):
-    env = base_env(daemon, program.generation, home)
+def start(program, directory, daemon, home, names, more):
+    env = {**base_env(daemon, program.generation, home), **more}
     if program.client.startswith("js-"):
         env["QS_MODAL_MODULE"] = str(directory / "node_modules/modal/dist/index.js")
         env["QS_SDK_VERSION"] = program.client.removeprefix("js-")

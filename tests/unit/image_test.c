@@ -15,6 +15,7 @@
 #include "image/address.h"
 #include "image/fetch.h"
 #include "image/manifest.h"
+#include "image/ecr.h"
 #include "image/registry_auth.h"
 
 #define DIGEST_A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -156,6 +157,54 @@ static void test_challenges(void **state)
     assert_false(registry_challenge_read("Bearer realm=\"x", &c));
 }
 
+static void test_registries_of_amazon(void **state)
+{
+    static const struct {
+        const char *host, *region, *url;
+    } good[] = {
+        {"012345678901.dkr.ecr.us-east-1.amazonaws.com", "us-east-1", "https://api.ecr.us-east-1.amazonaws.com/"},
+        {"012345678901.dkr.ecr.cn-north-1.amazonaws.com.cn", "cn-north-1", "https://api.ecr.cn-north-1.amazonaws.com.cn/"},
+        {"012345678901.dkr.ecr-fips.us-gov-west-1.amazonaws.com", "us-gov-west-1", "https://ecr-fips.us-gov-west-1.amazonaws.com/"},
+        {"012345678901.dkr-ecr.eu-west-1.on.aws", "eu-west-1", "https://ecr.eu-west-1.api.aws/"},
+    };
+    static const char *const bad[] = {
+        "", "docker.io", "dkr.ecr.us-east-1.amazonaws.com", ".dkr.ecr.us-east-1.amazonaws.com", "1.dkr.ecr..amazonaws.com",
+        "1.dkr.ecr.us-east-1.amazonaws.com.example", "1.dkr.ecr.us-east-1.amazonaws.com:80", "1.dkr.ecr.us.east.amazonaws.com",
+        "1.dkr.ecr.US.amazonaws.com", "a.dkr.ecr.us-east-1.amazonaws.com", "1.dkr.ecr.us-east-1", "public.ecr.aws",
+        "1.dkr.ecr.u@x.amazonaws.com",
+        "1.dkr.ecr.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.amazonaws.com",
+    };
+    struct ecr_place place;
+
+    for (size_t i = 0; i < array_len(good); i++) {
+        assert_true(ecr_place_read(good[i].host, &place));
+        assert_string_equal(place.region, good[i].region);
+        assert_string_equal(place.url, good[i].url);
+    }
+    for (size_t i = 0; i < array_len(bad); i++)
+        assert_false(ecr_place_read(bad[i], &place));
+}
+
+static void test_answers_of_amazon(void **state)
+{
+    static const char *const bad[] = {
+        "", "null", "{\"authorizationData\": {}}", "{\"authorizationData\": [null]}",
+        "{\"authorizationData\": [{\"authorizationToken\": \"\"}]}",
+        "{\"authorizationData\": [{\"authorizationToken\": \"QVdTOg==\"}]}",              /* "AWS:" */
+        "{\"authorizationData\": [{\"authorizationToken\": \"QVdTOmEAYg==\"}]}",          /* with a NUL */
+        "{\"authorizationData\": [{\"authorizationToken\": \"QVdTOmE6Yg==\", \"expiresAt\": 99.5}]}",
+    };
+    const char *text = "{\"authorizationData\": [{\"authorizationToken\": \"QVdTOmE6Yg==\", \"expiresAt\": 1.0E2}]}";
+    char *password = NULL;
+    struct err e;
+
+    assert_int_equal(ecr_answer_read(text, strlen(text), 99.5, &password, &e), 0);
+    assert_string_equal(password, "a:b");
+    free(password);
+    for (size_t i = 0; i < array_len(bad); i++)
+        assert_int_equal(ecr_answer_read(bad[i], strlen(bad[i]), 99.5, &password, &e), -1);
+}
+
 static bool is_private(const char *text)
 {
     struct sockaddr_in6 in6 = {.sin6_family = AF_INET6};
@@ -212,7 +261,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_references), cmocka_unit_test(test_names),      cmocka_unit_test(test_manifests),
-        cmocka_unit_test(test_configurations), cmocka_unit_test(test_challenges), cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_configurations), cmocka_unit_test(test_challenges), cmocka_unit_test(test_registries_of_amazon), cmocka_unit_test(test_answers_of_amazon), cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_plan),
     };
 

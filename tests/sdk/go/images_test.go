@@ -2,6 +2,7 @@
 package sdktests
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -88,4 +89,34 @@ func TestImageByID(t *testing.T) {
 	two := build(t, same.DockerfileCommands([]string{"RUN cat /x >/y"}, nil))
 	must(t, client.Images.Delete(ctx, one.ImageID, nil))
 	equal(t, in(t, two, "cmp", "/x", "/y"), "")
+}
+
+func secretOf(t *testing.T, values map[string]string) *modal.Secret {
+	t.Helper()
+	secret, err := client.Secrets.FromMap(ctx, values, nil)
+	must(t, err)
+	return secret
+}
+
+func buildFails(t *testing.T, img *modal.Image, word string) {
+	t.Helper()
+	if _, err := img.Build(ctx, app, nil); err == nil || !strings.Contains(err.Error(), word) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestImageOfAmazon(t *testing.T) {
+	ref := os.Getenv("QS_ECR") + "/team/" + unique("go") + ":1"
+	keys := map[string]string{"AWS_ACCESS_KEY_ID": os.Getenv("QS_ECR_KEY"), "AWS_REGION": "eu-west-1", "AWS_SECRET_ACCESS_KEY": "another"}
+	buildFails(t, client.Images.FromAwsEcr(ref, secretOf(t, keys), nil), "InvalidSignatureException")
+	keys["AWS_SECRET_ACCESS_KEY"] = os.Getenv("QS_ECR_SECRET")
+	build(t, client.Images.FromAwsEcr(ref, secretOf(t, keys), nil))
+}
+
+func TestImageOfGoogle(t *testing.T) {
+	ref := os.Getenv("QS_GOOGLE") + "/p/" + unique("go") + ":1"
+	bad := map[string]string{"SERVICE_ACCOUNT_JSON": `{"type": "service_account", "client_email": "x"}`}
+	buildFails(t, client.Images.FromGcpArtifactRegistry(ref, secretOf(t, bad), nil), "private_key")
+	good := map[string]string{"SERVICE_ACCOUNT_JSON": os.Getenv("QS_GOOGLE_KEY")}
+	build(t, client.Images.FromGcpArtifactRegistry(ref, secretOf(t, good), nil))
 }

@@ -1,5 +1,5 @@
 /* images.mjs - images that are built: layers of commands, their environment and secrets, failures, names, deletion. */
-import { app, assert, client, image, long, main, rejects, run, test, unique, withSandbox } from "./harness.mjs";
+import { app, assert, client, generation, image, long, main, rejects, run, test, unique, version, withSandbox } from "./harness.mjs";
 
 const output = (of, ...argv) => withSandbox({}, async (sb) => {
     const r = await run(sb, argv);
@@ -86,6 +86,23 @@ test("an image under way is waited for by everybody", async () => {
     const commands = [`RUN sleep 2; echo ${unique("x")} >/x`];
     const made = await Promise.all([1, 2, 3].map(() => image.dockerfileCommands(commands).build(app)));
     assert.equal(new Set(made.map((m) => m.imageId)).size, 1);
+});
+
+test("a registry of Amazon", async () => {
+    const ref = `${process.env.QS_ECR}/team/js-${version}-${generation}:1`;
+    const keys = { AWS_ACCESS_KEY_ID: process.env.QS_ECR_KEY, AWS_REGION: "eu-west-1" };
+    const bad = await client.secrets.fromObject({ ...keys, AWS_SECRET_ACCESS_KEY: "another" });
+    await rejects(client.images.fromAwsEcr(ref, bad).build(app), null, /InvalidSignatureException/);
+    const good = await client.secrets.fromObject({ ...keys, AWS_SECRET_ACCESS_KEY: process.env.QS_ECR_SECRET });
+    assert.match((await client.images.fromAwsEcr(ref, good).build(app)).imageId, /^im-/);
+});
+
+test("a registry of Google", async () => {
+    const ref = `${process.env.QS_GOOGLE}/p/js-${version}-${generation}:1`;
+    const bad = await client.secrets.fromObject({ SERVICE_ACCOUNT_JSON: '{"type": "service_account", "client_email": "x"}' });
+    await rejects(client.images.fromGcpArtifactRegistry(ref, bad).build(app), null, /private_key/);
+    const good = await client.secrets.fromObject({ SERVICE_ACCOUNT_JSON: process.env.QS_GOOGLE_KEY });
+    assert.match((await client.images.fromGcpArtifactRegistry(ref, good).build(app)).imageId, /^im-/);
 });
 
 await main();

@@ -1,5 +1,6 @@
 """Images that are built: layers of commands, local files, secrets, names, failures."""
 
+import os
 import pathlib
 import tempfile
 
@@ -8,7 +9,7 @@ import modal.exception
 from modal._utils.async_utils import synchronizer
 from modal_proto import api_pb2
 
-from kit import app, image, raises, run, unique
+from kit import GENERATION, app, image, raises, run, unique
 
 
 def output(img, *argv):
@@ -235,3 +236,26 @@ def test_scratch():
     img = modal.Image.from_scratch()
     img.build(app)
     assert img.object_id.startswith("im-")
+
+
+def test_a_registry_of_amazon():
+    ref, keys = f"{os.environ['QS_ECR']}/team/python-{GENERATION}:1", {"AWS_ACCESS_KEY_ID": os.environ["QS_ECR_KEY"], "AWS_REGION": "eu-west-1"}
+    bad = modal.Secret.from_dict({**keys, "AWS_SECRET_ACCESS_KEY": "another"})
+    with raises(modal.exception.Error, "InvalidSignatureException"):
+        modal.Image.from_aws_ecr(ref, secret=bad).build(app)
+    role = modal.Secret.from_dict({"AWS_ROLE_ARN": "arn:aws:iam::1:role/x", "AWS_REGION": "eu-west-1"})
+    with raises(modal.exception.Error, "AWS_ROLE_ARN"):
+        modal.Image.from_aws_ecr(ref, secret=role).build(app)
+    good = modal.Secret.from_dict({**keys, "AWS_SECRET_ACCESS_KEY": os.environ["QS_ECR_SECRET"]})
+    built = modal.Image.from_aws_ecr(ref, secret=good).build(app)
+    # The keys of the secret tell the kind where the client does not.
+    assert modal.Image.from_registry(ref, secret=good).build(app).object_id.startswith("im-") and built.object_id.startswith("im-")
+
+
+def test_a_registry_of_google():
+    ref = f"{os.environ['QS_GOOGLE']}/p/python-{GENERATION}:1"
+    bad = modal.Secret.from_dict({"SERVICE_ACCOUNT_JSON": '{"type": "service_account", "client_email": "x"}'})
+    with raises(modal.exception.Error, "private_key"):
+        modal.Image.from_gcp_artifact_registry(ref, secret=bad).build(app)
+    good = modal.Secret.from_dict({"SERVICE_ACCOUNT_JSON": os.environ["QS_GOOGLE_KEY"]})
+    assert modal.Image.from_gcp_artifact_registry(ref, secret=good).build(app).object_id.startswith("im-")

@@ -110,8 +110,11 @@ def test_a_private_registry():
     assert content(modal.Image.from_registry(ref, secret=good), "/private") == "private\n"
 
 
+ACCOUNT = '{"type": "service_account", "client_email": "a@b", "private_key": "-----BEGIN PRIVATE KEY-----"}'
+
+
 def test_a_service_account():
-    key = modal.Secret.from_dict({"SERVICE_ACCOUNT_JSON": '{"type": "service_account"}'})
+    key = modal.Secret.from_dict({"SERVICE_ACCOUNT_JSON": ACCOUNT})
     img = modal.Image.from_gcp_artifact_registry(f"{REGISTRY}/team/account:1", secret=key)
     assert content(img, "/private") == "account\n"
 
