@@ -89,6 +89,8 @@
 #define LIMIT_POLICY_BYTES     (900 * 1024)        /* a policy on its way to egress */
 #define LIMIT_FLOWS            1024                /* open connections to the outside a sandbox */
 #define LIMIT_UDP_FLOWS        512                 /* pairs of ends that exchange datagrams, a sandbox */
+#define LIMIT_BANDWIDTH_MIN    64000               /* bits a second, smallest bandwidth of a policy */
+#define LIMIT_BANDWIDTH_MAX    1000000000000LL     /* bits a second, largest bandwidth of a policy */
 #define LIMIT_DNS_CONNECTIONS  16                  /* to the resolver, by TCP, a sandbox */
 #define LIMIT_DNS_RATE         50                  /* DNS queries a second a sandbox for names that are not remembered, bursts of ten times that */
 #define LIMIT_DNS_NAME         160                 /* longest name that the resolver takes */

@@ -86,8 +86,14 @@ enum {
 
 struct policy_index;
 
+/* What the sandbox may send and receive in a second, in bits; 0 = no limit. */
+struct policy_bandwidth {
+    uint64_t up_bits_s, down_bits_s;
+};
+
 struct policy {
     uint32_t flags;
+    struct policy_bandwidth bandwidth;
     uint32_t nrules;
     struct policy_rule *rules;      /* owned */
     struct policy_index *index;     /* owned; NULL until policy_compile, and for small ones */
@@ -118,6 +124,11 @@ static inline bool policy_is_of_requests(const struct policy_rule *r)
 }
 /* Whether any TLS connection may have to be opened: then the sandbox needs an authority. */
 bool policy_opens_tls(const struct policy *p);
+/* Nothing, or between the bounds above. */
+static inline bool policy_bits_s_is_valid(uint64_t n)
+{
+    return n == 0 || (n >= LIMIT_BANDWIDTH_MIN && n <= LIMIT_BANDWIDTH_MAX);
+}
 /* What is wrong with a rule as a whole, or NULL; core and the decoder ask. */
 const char *policy_rule_wrong(const struct policy_rule *r);
 /* Every public address by every port but mail's. */

@@ -181,9 +181,37 @@ static int read_short(const json_t *j, struct policy *p, struct err *e)
     return 0;
 }
 
+static int read_bits(const json_t *j, const char *key, uint64_t *ret, struct err *e)
+{
+    const json_t *v = json_object_get(j, key);
+    json_int_t n = json_integer_value(v);
+
+    if (v == NULL || json_is_null(v))
+        return 0;
+    if (!json_is_integer(v) || n < LIMIT_BANDWIDTH_MIN || n > LIMIT_BANDWIDTH_MAX)
+        return err_param(e, ERR_INVALID, PARAM, "bandwidth: %s must be a number of bits a second from %d to %lld", key, LIMIT_BANDWIDTH_MIN,
+                         LIMIT_BANDWIDTH_MAX);
+    *ret = (uint64_t)n;
+    return 0;
+}
+
+static int read_bandwidth(const json_t *j, struct policy_bandwidth *ret, struct err *e)
+{
+    static const char *const keys[] = {"up_bits_s", "down_bits_s"};
+
+    if (j == NULL || json_is_null(j))
+        return 0;
+    if (!json_is_object(j))
+        return err_param(e, ERR_INVALID, PARAM, "bandwidth must be an object with up_bits_s, down_bits_s or both");
+    if (policy_json_keys(j, keys, array_len(keys), "the bandwidth of a network policy", e) < 0 ||
+        read_bits(j, "up_bits_s", &ret->up_bits_s, e) < 0 || read_bits(j, "down_bits_s", &ret->down_bits_s, e) < 0)
+        return -1;
+    return 0;
+}
+
 static int read_object(const json_t *j, struct policy *p, struct err *e)
 {
-    static const char *const keys[] = {"rules", "dns", "refuse_ech", "allow_domains", "allow_cidrs"};
+    static const char *const keys[] = {"rules", "dns", "refuse_ech", "bandwidth", "allow_domains", "allow_cidrs"};
     static const char *const dns[] = {"rules", "open"};
     const json_t *rules = json_object_get(j, "rules"), *v, *ech = json_object_get(j, "refuse_ech");
     bool is_short = json_object_get(j, "allow_domains") != NULL || json_object_get(j, "allow_cidrs") != NULL;
@@ -206,6 +234,8 @@ static int read_object(const json_t *j, struct policy *p, struct err *e)
     if (ech != NULL && !json_is_boolean(ech))
         return err_param(e, ERR_INVALID, PARAM, "refuse_ech must be true or false");
     p->flags = (names == 1 ? (unsigned)POLICY_DNS_OPEN : 0) | (json_is_true(ech) ? (unsigned)POLICY_REFUSE_ECH : 0);
+    if (read_bandwidth(json_object_get(j, "bandwidth"), &p->bandwidth, e) < 0)
+        return -1;
     json_array_foreach(rules, i, v)
         if (read_rule(v, i, p, e) < 0)
             return -1;
@@ -298,6 +328,24 @@ static json_t *rule_json(const struct policy_rule *r)
     return o;
 }
 
+static json_t *bits_json(uint64_t n)
+{
+    return n > 0 ? json_integer((json_int_t)n) : json_null();
+}
+
+static json_t *bandwidth_json(const struct policy_bandwidth *b)
+{
+    json_t *o = json_object();
+
+    if (b->up_bits_s == 0 && b->down_bits_s == 0) {
+        json_decref(o);
+        return json_null();
+    }
+    set(o, "up_bits_s", bits_json(b->up_bits_s));
+    set(o, "down_bits_s", bits_json(b->down_bits_s));
+    return o;
+}
+
 json_t *policy_to_json(const struct policy *p)
 {
     json_t *o = json_object(), *rules = json_array();
@@ -307,5 +355,6 @@ json_t *policy_to_json(const struct policy *p)
     set(o, "rules", rules);
     set(o, "dns", json_string((p->flags & POLICY_DNS_OPEN) != 0 ? "open" : "rules"));
     set(o, "refuse_ech", json_boolean((p->flags & POLICY_REFUSE_ECH) != 0));
+    set(o, "bandwidth", bandwidth_json(&p->bandwidth));
     return o;
 }

@@ -9,7 +9,7 @@
 #include "json/json.h"
 
 /*
- * "open", {"rules": [...], "dns": "rules"|"open", "refuse_ech": bool}, or the short form {"allow_domains": [...],
+ * "open", {"rules": [...], "dns": "rules"|"open", "refuse_ech": bool, "bandwidth": {...}}, or the short form {"allow_domains": [...],
  * "allow_cidrs": [...]}. Errors name the place. *ret is compiled; the caller calls policy_done.
  */
 int policy_from_json(const json_t *j, struct policy *ret, struct err *e);

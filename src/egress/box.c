@@ -108,12 +108,24 @@ static void close_sockets(struct box *b)
     fd_close(&b->raw6);
 }
 
+static struct way *up_of(struct flow *f)
+{
+    return &f->up;
+}
+
+static struct way *down_of(struct flow *f)
+{
+    return &f->down;
+}
+
 static void apply(struct box *b, struct policy *p, uint64_t revision, bool keep)
 {
     struct flow *next;
 
     policy_done(&b->policy);
     b->policy = *p;
+    throttle_set(&b->up, p->bandwidth.up_bits_s);
+    throttle_set(&b->down, p->bandwidth.down_bits_s);
     b->revision = revision;
     for (struct flow *f = b->flows; f != NULL; f = next) {
         next = f->next;
@@ -149,6 +161,8 @@ struct box *box_attach(struct egress *g, const struct egress_policy *m, int fds[
         b->egress = g;
         b->tcp = b->udp = b->raw4 = b->raw6 = -1;
         b->pause = loop_timer_new(g->loop, on_pause_over, b);
+        b->up = (struct throttle){.loop = g->loop, .way = up_of, .go_on = relay_go_on_up};
+        b->down = (struct throttle){.loop = g->loop, .way = down_of, .go_on = relay_go_on_down};
         b->status.totals = b->told = m->totals;
         (void)snprintf(b->id, sizeof b->id, "%s", m->sandbox);
         (void)map_put(&g->boxes, b->id, b);
@@ -184,6 +198,8 @@ void box_detach(struct box *b)
     loop_timer_free(b->pause);
     while (b->flows != NULL)
         flow_reset(b->flows);
+    throttle_done(&b->up);
+    throttle_done(&b->down);
     udp_flows_free(b);
     dns_tcp_free(b);
     dns_cancel(b);

@@ -3,7 +3,7 @@
  *
  * A box is a sandbox with a network: its two sockets, its policy, its counters. A flow is one connection out of it. Who calls
  * whom: link.c (the node's messages) -> box.c; the loop -> flow.c (a connection until it is decided) -> dial.c (to where it
- * may go) -> relay.c (bytes); whoever decides -> decisions.c (counts, and the log that the node keeps); the loop -> udp.c
+ * may go) -> relay.c (bytes); relay.c and udp_flow.c -> throttle.c (bytes a second); whoever decides -> decisions.c (counts, and the log that the node keeps); the loop -> udp.c
  * (datagrams) -> udp_flow.c (decides and relays them), dns.c (queries; dns_tcp.c for those by TCP) -> names.c (what names lead
  * to) -> resolve.c (the host's resolvers). hello.c, head.c, scan.c and dns_wire.c read strangers' bytes and know nothing else,
  * udp_packet.c writes packets.
@@ -21,6 +21,7 @@
 #include "base/map.h"
 #include "base/policy.h"
 #include "egress/head.h"
+#include "egress/throttle.h"
 #include "egress/udp_packet.h"
 #include "ipc/egress_proto.h"
 #include "loop/loop.h"
@@ -59,6 +60,7 @@ struct box {
     uint64_t netns;                 /* cookie of its namespace */
     uint64_t revision;
     struct policy policy;
+    struct throttle up, down;       /* what it says of bytes a second */
     struct flow *flows;             /* all open ones */
     uint32_t nflows;
     struct udp_flows *udp_flows;    /* made when first used */
@@ -94,6 +96,8 @@ struct way {
     uint64_t bytes;                 /* that came */
     bool eof;                       /* read to the end */
     bool shut;                      /* and passed on */
+    bool waits;                     /* for tokens (throttle.h), in the queue of these */
+    struct flow *wait_prev, *wait_next;
 };
 
 struct flow {
@@ -167,6 +171,8 @@ int dial_datagram(const struct address *a, uint16_t port);  /* a connected socke
 
 /* relay.c */
 void relay_start(struct flow *f);
+void relay_go_on_up(struct flow *f);        /* bytes may be read again; the flow may be gone afterwards */
+void relay_go_on_down(struct flow *f);
 
 /* udp.c */
 void udp_ready(struct box *b);

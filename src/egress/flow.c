@@ -33,6 +33,8 @@ void flow_free(struct flow *f)
     struct box *b = f->box;
 
     dial_cancel(f);
+    throttle_leave(&b->up, f);
+    throttle_leave(&b->down, f);
     loop_io_free(f->in_io);
     loop_io_free(f->out_io);
     loop_timer_free(f->timer);

@@ -48,10 +48,10 @@ static bool is_full(const struct way *w)
 
 static void update(struct flow *f)
 {
-    bool waits = f->watched && f->scan.state == SCAN_WAIT;
+    bool waits = f->up.waits || (f->watched && f->scan.state == SCAN_WAIT);
     unsigned in = (!is_full(&f->up) && !f->up.eof && !waits ? (unsigned)LOOP_READ : 0) |
                   (is_full(&f->down) ? (unsigned)LOOP_WRITE : 0);
-    unsigned out = (!is_full(&f->down) && !f->down.eof ? (unsigned)LOOP_READ : 0) |
+    unsigned out = (!is_full(&f->down) && !f->down.eof && !f->down.waits ? (unsigned)LOOP_READ : 0) |
                    (is_full(&f->up) ? (unsigned)LOOP_WRITE : 0);
 
     flow_want(f, in, out);
@@ -140,14 +140,18 @@ static enum result put_watched(struct flow *f, const uint8_t *p, size_t n)
 }
 
 /* Left to the kernel, if it can. False: to be copied. */
-static bool moved(struct flow *f, struct way *w, int from, int to, uint64_t *count, enum result *ret)
+static bool moved(struct flow *f, struct way *w, int from, int to, struct throttle *t, uint64_t *count, enum result *ret)
 {
     size_t n;
 
     *ret = GO_ON;
     if (!w->is_bulk || is_full(w) || w->eof)
         return false;
-    int r = mover_move(&w->mover, from, to, CHUNK * CHUNKS_A_TURN, &n);
+    size_t room = throttle_room(t, f, CHUNK * CHUNKS_A_TURN);
+    if (room == 0)
+        return true;
+    int r = mover_move(&w->mover, from, to, room, &n);
+    throttle_use(t, n);
     w->bytes += n;
     *count += n;
     w->eof = r == MOVER_END;
@@ -163,16 +167,41 @@ static bool moved(struct flow *f, struct way *w, int from, int to, uint64_t *cou
     return true;
 }
 
+/* What was read before it was decided. */
+static enum result put_first(struct flow *f)
+{
+    if (f->first_len > 0 && throttle_room(&f->box->up, f, f->first_len) == 0)
+        return GO_ON;
+    auto_free uint8_t *first = take_ptr(&f->first);
+    size_t n = f->first_len;
+    f->first_len = 0;
+    f->box->status.totals.sent += n;
+    throttle_use(&f->box->up, n);
+    if (f->watched)
+        return put_watched(f, first, n);
+    if (put(f, &f->up, f->out, first, n) == 0)
+        return GO_ON;
+    flow_reset(f);
+    return GONE;
+}
+
 static enum result pump_up(struct flow *f)
 {
     enum result r;
 
-    if (moved(f, &f->up, f->in, f->out, &f->box->status.totals.sent, &r))
+    if (f->first != NULL && put_first(f) == GONE)
+        return GONE;
+    if (f->first != NULL)
+        return GO_ON;
+    if (moved(f, &f->up, f->in, f->out, &f->box->up, &f->box->status.totals.sent, &r))
         return r;
     for (int i = 0; i < CHUNKS_A_TURN && f->up.rest == NULL && !f->up.eof; i++) {
         if (f->watched && f->scan.state == SCAN_WAIT)
             break;
-        ssize_t n = recv(f->in, chunk, sizeof chunk, 0);
+        size_t room = throttle_room(&f->box->up, f, sizeof chunk);
+        if (room == 0)
+            break;
+        ssize_t n = recv(f->in, chunk, room, 0);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             break;
         if (n < 0) {
@@ -182,6 +211,7 @@ static enum result pump_up(struct flow *f)
         f->up.eof = n == 0;
         f->up.bytes += (uint64_t)n;
         f->box->status.totals.sent += (uint64_t)n;
+        throttle_use(&f->box->up, (size_t)n);
         if (f->watched) {
             if (put_watched(f, chunk, (size_t)n) == GONE)
                 return GONE;
@@ -190,7 +220,7 @@ static enum result pump_up(struct flow *f)
             return GONE;
         }
         f->up.is_bulk = n >= MUCH && !f->watched;
-        if ((size_t)n < sizeof chunk)
+        if ((size_t)n < room)
             break;
     }
     pass_end(f, &f->up, f->out);
@@ -210,10 +240,13 @@ static enum result pump_down(struct flow *f)
 {
     enum result r;
 
-    if (moved(f, &f->down, f->out, f->in, &f->box->status.totals.received, &r))
+    if (moved(f, &f->down, f->out, f->in, &f->box->down, &f->box->status.totals.received, &r))
         return r;
     for (int i = 0; i < CHUNKS_A_TURN && f->down.rest == NULL && !f->down.eof; i++) {
-        ssize_t n = recv(f->out, chunk, sizeof chunk, 0);
+        size_t room = throttle_room(&f->box->down, f, sizeof chunk);
+        if (room == 0)
+            break;
+        ssize_t n = recv(f->out, chunk, room, 0);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             break;
         if (n < 0) {
@@ -223,6 +256,7 @@ static enum result pump_down(struct flow *f)
         f->down.eof = n == 0;
         f->down.bytes += (uint64_t)n;
         f->box->status.totals.received += (uint64_t)n;
+        throttle_use(&f->box->down, (size_t)n);
         if (f->watched && f->scan.state == SCAN_WAIT)
             watch_answer(f, chunk, (size_t)n);
         if (put(f, &f->down, f->in, chunk, (size_t)n) < 0) {
@@ -230,7 +264,7 @@ static enum result pump_down(struct flow *f)
             return GONE;
         }
         f->down.is_bulk = n >= MUCH && !f->watched;
-        if ((size_t)n < sizeof chunk)
+        if ((size_t)n < room)
             break;
     }
     pass_end(f, &f->down, f->in);
@@ -243,6 +277,18 @@ static void settle(struct flow *f)
         flow_free(f);
     else
         update(f);
+}
+
+void relay_go_on_up(struct flow *f)
+{
+    if (pump_up(f) == GO_ON)
+        settle(f);
+}
+
+void relay_go_on_down(struct flow *f)
+{
+    if (pump_down(f) == GO_ON)
+        settle(f);
 }
 
 static void on_inside(int fd, unsigned what, void *arg)
@@ -303,16 +349,7 @@ void relay_start(struct flow *f)
     f->in_io = loop_io_new(l, f->in, 0, on_inside, f);
     f->out_io = loop_io_new(l, f->out, 0, on_outside, f);
     f->in_wants = f->out_wants = 0;
-    auto_free uint8_t *first = take_ptr(&f->first);
-    size_t n = f->first_len;
-    f->first_len = 0;
-    f->box->status.totals.sent += n;
-    if (f->watched) {
-        if (put_watched(f, first, n) == GONE)
-            return;
-    } else if (n > 0 && put(f, &f->up, f->out, first, n) < 0) {
-        flow_reset(f);
+    if (f->first != NULL && put_first(f) == GONE)
         return;
-    }
     update(f);
 }

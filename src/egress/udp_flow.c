@@ -176,6 +176,8 @@ static void on_answer(int fd, unsigned what, void *arg)
         }
         f->answered = true;
         touch(f);
+        if (!throttle_takes(&b->down, (size_t)n))
+            continue;
         b->status.totals.received += (uint64_t)n;
         udp_send(b, &back, answer, (size_t)n);
     }
@@ -239,6 +241,8 @@ void udp_flow_datagram(struct box *b, const struct udp_ends *e, const uint8_t *p
         udp_refuse(b, e, n);
         return;
     }
+    if (!throttle_takes(&b->up, n))
+        return;
     ssize_t sent = send(f->fd, p, n, MSG_NOSIGNAL);
     /* What is told here is the fate of an earlier one; this one has not been sent yet. */
     if (sent < 0 && (errno == ECONNREFUSED || errno == EHOSTUNREACH))

@@ -10,7 +10,8 @@
 
 #include "ipc/wire.h"
 
-#define VERSION 2               /* 1: without what is about requests; policies of sandboxes that live on may be such */
+/* 1: without what is about requests, 2: without bandwidth; policies of sandboxes that live on may be such. */
+#define VERSION 3
 
 static void put_texts(struct wire_writer *w, char *const *texts, uint32_t n)
 {
@@ -67,6 +68,8 @@ size_t policy_encode(const struct policy *p, void *out, size_t size)
     wire_init(&w, out, size);
     wire_put_u8(&w, VERSION);
     wire_put_u32(&w, p->flags);
+    wire_put_u64(&w, p->bandwidth.up_bits_s);
+    wire_put_u64(&w, p->bandwidth.down_bits_s);
     wire_put_u32(&w, p->nrules);
     for (uint32_t i = 0; i < p->nrules; i++)
         put_rule(&w, &p->rules[i]);
@@ -208,6 +211,12 @@ int policy_decode(struct policy *ret, const void *p, size_t n)
         wire_fail(&r);
     policy.flags = wire_get_u32(&r);
     if ((policy.flags & ~(uint32_t)POLICY_FLAGS_) != 0)
+        wire_fail(&r);
+    if (version > 2) {
+        policy.bandwidth.up_bits_s = wire_get_u64(&r);
+        policy.bandwidth.down_bits_s = wire_get_u64(&r);
+    }
+    if (!policy_bits_s_is_valid(policy.bandwidth.up_bits_s) || !policy_bits_s_is_valid(policy.bandwidth.down_bits_s))
         wire_fail(&r);
     uint32_t rules = get_count(&r, 18);
     if (rules > LIMIT_POLICY_RULES)

@@ -309,6 +309,102 @@ static void silence_ends(void **state)
     assert_true(is_reset);
 }
 
+/* --- bytes a second */
+
+#define RATE 200000
+#define BULK 100000
+
+struct many {
+    struct flow flows[4];
+    int clients[4], servers[4];
+    struct loop_timer *timer;
+    size_t got[4];
+};
+
+static struct way *up_of(struct flow *f)
+{
+    return &f->up;
+}
+
+static struct way *down_of(struct flow *f)
+{
+    return &f->down;
+}
+
+/* What came out is read; the loop ends once all of it is there. */
+static void on_read(void *arg)
+{
+    static char waste[65536];
+    struct many *m = arg;
+    size_t sum = 0;
+    ssize_t n;
+
+    for (size_t i = 0; i < array_len(m->flows); i++) {
+        while ((n = read(m->clients[i], waste, sizeof waste)) > 0)
+            m->got[i] += (size_t)n;
+        sum += m->got[i];
+    }
+    if (sum == BULK * array_len(m->flows))
+        loop_stop(egress.loop);
+    else
+        loop_timer_set(m->timer, 5);
+}
+
+/* Four servers say all they have at once: what may come in the time that it took comes, and to none of the four much sooner. */
+static void a_second_has_so_many_bytes(void **state)
+{
+    static char bulk[BULK];
+    struct many m = {0};
+    const int room = 4 * BULK;
+
+    box.up = (struct throttle){.loop = egress.loop, .way = up_of, .go_on = relay_go_on_up};
+    box.down = (struct throttle){.loop = egress.loop, .way = down_of, .go_on = relay_go_on_down};
+    throttle_set(&box.down, RATE * 8);
+    int64_t start = clock_boot_ms();
+    for (size_t i = 0; i < array_len(m.flows); i++) {
+        int out[2];
+        m.flows[i] = (struct flow){.box = &box};
+        m.clients[i] = client_of(&m.flows[i]);
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, out), 0);
+        m.flows[i].out = out[0];
+        m.servers[i] = out[1];
+        assert_int_equal(setsockopt(out[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);
+        assert_int_equal(write(out[1], bulk, sizeof bulk), sizeof bulk);
+        relay_start(&m.flows[i]);
+    }
+    m.timer = loop_timer_new(egress.loop, on_read, &m);
+    loop_timer_set(m.timer, 300);
+    assert_int_equal(loop_run(egress.loop), 0);
+    assert_true(box.status.totals.received == BULK * array_len(m.flows));
+    assert_true((double)BULK * array_len(m.flows) <= RATE * (double)(clock_boot_ms() + 1 - start) / 1000 + RATE / 4 + 4096);
+    assert_null(box.down.first);
+    assert_int_equal(box.down.waiting, 0);
+    /* Another wait, which the end of the connection ends. */
+    box.down.tokens = -1e9;
+    assert_int_equal(throttle_room(&box.down, &m.flows[1], 100), 0);
+    assert_int_equal(throttle_room(&box.down, &m.flows[2], 100), 0);
+    assert_int_equal(box.down.waiting, 2);
+    throttle_leave(&box.down, &m.flows[1]);
+    assert_ptr_equal(box.down.first, &m.flows[2]);
+    throttle_leave(&box.down, &m.flows[2]);
+    throttle_leave(&box.down, &m.flows[3]);
+    assert_null(box.down.first);
+    assert_null(box.down.last);
+    /* Datagrams take in advance, to a bound. */
+    box.down.tokens = 0;
+    assert_true(throttle_takes(&box.down, 1000000000));
+    assert_false(throttle_takes(&box.down, 1));
+    throttle_set(&box.down, 0);
+    assert_true(throttle_takes(&box.down, 1));
+    throttle_done(&box.down);
+    for (size_t i = 0; i < array_len(m.flows); i++) {
+        end(&m.flows[i]);
+        fd_close(&m.clients[i]);
+        fd_close(&m.servers[i]);
+    }
+    loop_timer_free(m.timer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +414,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(cancelled, setup, teardown),
         cmocka_unit_test_setup_teardown(what_still_comes_comes, setup, teardown),
         cmocka_unit_test_setup_teardown(silence_ends, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_second_has_so_many_bytes, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -201,12 +201,19 @@ static void travels_and_is_checked(void **state)
     policy_rule_path(r, "/v1/*");
     (void)policy_rule_inject(r, POLICY_QUERY, "key", "$KEY", "");
     r->redact = true;
+    p.bandwidth = (struct policy_bandwidth){.up_bits_s = LIMIT_BANDWIDTH_MIN, .down_bits_s = LIMIT_BANDWIDTH_MAX};
     size_t n = policy_encode(&p, out, LIMIT_POLICY_BYTES);
     assert_true(n > 0);
     assert_int_equal(policy_decode(&q, out, n), 0);
     assert_int_equal(policy_encode(&q, again, LIMIT_POLICY_BYTES), n);
     assert_memory_equal(out, again, n);
+    assert_true(q.bandwidth.up_bits_s == LIMIT_BANDWIDTH_MIN && q.bandwidth.down_bits_s == LIMIT_BANDWIDTH_MAX);
     policy_done(&q);
+    for (uint64_t bad = 1; bad <= LIMIT_BANDWIDTH_MAX + 1; bad += bad == 1 ? LIMIT_BANDWIDTH_MIN - 2 : LIMIT_BANDWIDTH_MAX) {
+        p.bandwidth.down_bits_s = bad;
+        assert_true(policy_encode(&p, again, LIMIT_POLICY_BYTES) == n);
+        assert_int_not_equal(policy_decode(&q, again, n), 0);
+    }
     for (size_t i = 0; i < n; i++)
         assert_int_not_equal(policy_decode(&q, out, i), 0);
     policy_done(&p);

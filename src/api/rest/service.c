@@ -127,6 +127,19 @@ static const struct {
     {"upload_bytes", LIMIT_UPLOAD_BYTES, "bytes", "a file or blob that a client of Modal uploads"},
     {"mount_files", LIMIT_MOUNT_FILES, "files", "files of one mount"},
     {"sandboxes", LIMIT_SANDBOXES, "sandboxes", "live sandboxes of a machine"},
+    {"ports", LIMIT_PORTS, "ports", "ports of a sandbox that are open to the outside"},
+    {"port_allow", LIMIT_PORT_ALLOW, "prefixes", "inbound_allow of a sandbox"},
+    {"tunnel_flows", LIMIT_TUNNEL_FLOWS, "connections", "open connections into a port of a sandbox"},
+    {"passes", LIMIT_PASSES, "tokens", "connect tokens of a sandbox"},
+    {"pass_metadata", LIMIT_PASS_METADATA, "bytes", "metadata of a connect token"},
+    {"policy_rules", LIMIT_POLICY_RULES, "rules", "rules of a network policy"},
+    {"policy_items", LIMIT_POLICY_ITEMS, "items", "names, prefixes and ports of all rules of a network policy"},
+    {"flows", LIMIT_FLOWS, "connections", "open connections of a sandbox to the outside"},
+    {"udp_flows", LIMIT_UDP_FLOWS, "pairs of ends", "pairs of ends between which a sandbox exchanges datagrams"},
+    {"bandwidth_min", LIMIT_BANDWIDTH_MIN, "bits a second", "smallest bandwidth of a network policy"},
+    {"bandwidth", LIMIT_BANDWIDTH_MAX, "bits a second", "largest bandwidth of a network policy"},
+    {"dns_rate", LIMIT_DNS_RATE, "queries a second", "queries of a sandbox for names that are not remembered"},
+    {"dns_name", LIMIT_DNS_NAME, "characters", "names that the resolver takes"},
 };
 
 static void add_limit(json_t *list, const char *name, json_int_t value, const char *unit, const char *what)
