@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -174,6 +175,9 @@ struct box *box_attach(struct egress *g, const struct egress_policy *m, int fds[
     b->raw6 = take_fd(&fds[EGRESS_RAW6]);
     b->netns = netns;
     apply(b, &p, m->revision, m->keep);
+    /* What is accepted has it from there. */
+    relay_keep_alive(b->tcp);
+    (void)setsockopt(b->tcp, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     b->tcp_io = loop_io_new(g->loop, b->tcp, LOOP_READ, on_tcp, b);
     b->udp_io = loop_io_new(g->loop, b->udp, LOOP_READ, on_udp, b);
     return b;

@@ -49,14 +49,25 @@ static socklen_t fill(const struct address *a, uint16_t port, union sock_address
     return sizeof ret->six;
 }
 
-/* The address from which the kernel would speak to *a. Nothing is sent for the question. */
+/*
+ * The address from which the kernel would speak to *a. Nothing is sent for the question. Every connection asks it, so the
+ * socket is kept; it is nobody's between two questions.
+ */
 static bool speaks_from(const struct address *a, union sock_address *to, union sock_address *ret)
 {
+    static const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+    static int sockets[2] = {-1, -1};
     socklen_t n = sizeof *ret;
     socklen_t len = fill(a, 9, to);
-    auto_close int fd = socket(to->sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int *fd = &sockets[!address_is4(a)];
 
-    return fd >= 0 && connect(fd, &to->sa, len) == 0 && getsockname(fd, &ret->sa, &n) == 0;
+    if (*fd < 0)
+        *fd = socket(to->sa.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool found = *fd >= 0 && connect(*fd, &to->sa, len) == 0 && getsockname(*fd, &ret->sa, &n) == 0;
+    /* Also after a failure, which may leave an address behind. */
+    if (*fd >= 0 && connect(*fd, &nobody, sizeof nobody) < 0)
+        fd_close(fd);
+    return found;
 }
 
 bool dial_is_local(const struct address *a)
@@ -138,35 +149,41 @@ static void on_time(void *arg)
     give_up(f, f->dial->error);
 }
 
+static void connected(struct dial *d, size_t i)
+{
+    struct flow *f = d->flow;
+
+    f->dialled = f->addresses[i];
+    f->out = take_fd(&d->attempts[i].fd);
+    dial_cancel(f);
+    relay_start(f);
+}
+
 static void on_connected(int fd, unsigned what, void *arg)
 {
     struct attempt *a = arg;
     struct dial *d = a->dial;
-    struct flow *f = d->flow;
     int error = 0;
     socklen_t n = sizeof error;
 
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) < 0)
         error = errno;
-    loop_io_free(a->io);
-    a->io = NULL;
+    loop_io_free(take_ptr(&a->io));
     if (error == 0) {
-        f->dialled = f->addresses[a - d->attempts];
-        f->out = take_fd(&a->fd);
-        dial_cancel(f);
-        relay_start(f);
+        connected(d, (size_t)(a - d->attempts));
         return;
     }
     fd_close(&a->fd);
     d->pending--;
     failed(d, error);
-    if (d->next < f->naddresses)
+    if (d->next < d->flow->naddresses)
         begin_next(d);
     else if (d->pending == 0)
-        give_up(f, d->error);
+        give_up(d->flow, d->error);
 }
 
-static int begin(struct attempt *a, const struct address *address, uint16_t port)
+/* 0: it is under way, or stands, which is then told. */
+static int begin(struct attempt *a, const struct address *address, uint16_t port, bool *ret_stands)
 {
     static const int on = 1;
     union sock_address to;
@@ -176,7 +193,14 @@ static int begin(struct attempt *a, const struct address *address, uint16_t port
     if (a->fd < 0)
         return errno;
     (void)setsockopt(a->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    if (connect(a->fd, &to.sa, len) < 0 && errno != EINPROGRESS) {
+    int r = connect(a->fd, &to.sa, len);
+    /* Who is near has answered before the call is back: asked again, the kernel says so. */
+    if (r < 0 && errno == EINPROGRESS)
+        r = connect(a->fd, &to.sa, len);
+    *ret_stands = r == 0 || errno == EISCONN;
+    if (*ret_stands)
+        return 0;
+    if (errno != EALREADY) {
         int error = errno;
         fd_close(&a->fd);
         return error;
@@ -192,10 +216,15 @@ static void begin_next(struct dial *d)
 
     while (d->next < f->naddresses) {
         size_t i = d->next++;
-        int error = begin(&d->attempts[i], &f->addresses[i], f->port);
+        bool stands;
+        int error = begin(&d->attempts[i], &f->addresses[i], f->port, &stands);
         if (error != 0) {
             failed(d, error);
             continue;
+        }
+        if (stands) {
+            connected(d, i);
+            return;
         }
         d->pending++;
         flow_timer(f, d->next < f->naddresses ? NEXT_MS : CONNECT_MS, on_time);
@@ -216,6 +245,5 @@ void dial_start(struct flow *f)
         d->attempts[i] = (struct attempt){.dial = d, .fd = -1};
     f->dial = d;
     f->state = FLOW_DIAL;
-    flow_want(f, 0, 0);
     begin_next(d);
 }

@@ -173,6 +173,8 @@ int dial_datagram(const struct address *a, uint16_t port);  /* a connected socke
 void relay_start(struct flow *f);
 void relay_go_on_up(struct flow *f);        /* bytes may be read again; the flow may be gone afterwards */
 void relay_go_on_down(struct flow *f);
+void relay_inside(struct flow *f, unsigned what);   /* f->in is ready, and f->in_io not ours */
+void relay_keep_alive(int fd);      /* finds out that the other side is gone */
 
 /* udp.c */
 void udp_ready(struct box *b);

@@ -284,7 +284,6 @@ static void decide(struct flow *f)
     }
     f->by_name = true;
     f->state = FLOW_RESOLVE;
-    flow_want(f, 0, 0);
     /* NULL: the answer was here already, and the flow may be gone with it. */
     struct lookup *l = names_find(f->box, f->name, on_name, f);
     if (l != NULL)
@@ -390,30 +389,44 @@ static void on_silence(void *arg)
         decide(f);
 }
 
+/* True once the flow is decided, and perhaps gone. */
+static bool take_first(struct flow *f)
+{
+    if (f->first == NULL)
+        f->first = mem_alloc(FIRST_MAX);
+    ssize_t n = recv(f->in, f->first + f->first_len, FIRST_MAX - f->first_len, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+        if (f->first_len == 0)
+            free(take_ptr(&f->first));
+        return false;
+    }
+    if (n < 0) {
+        flow_free(f);
+        return true;
+    }
+    if (n == 0 && f->first_len == 0) {
+        decide(f);              /* its direction has ended; it may wait for what the server says */
+        return true;
+    }
+    f->first_len += (size_t)(n > 0 ? n : 0);
+    if (n > 0 && read_first(f))
+        return true;
+    if (n > 0 && f->first_len < FIRST_MAX && ++f->reads < READS_MAX)
+        return false;
+    refuse_first(f, EGRESS_MALFORMED);
+    return true;
+}
+
 static void on_first(int fd, unsigned what, void *arg)
 {
     struct flow *f = arg;
 
-    if (f->state != FLOW_READ)
-        return;
-    if (f->first == NULL)
-        f->first = mem_alloc(FIRST_MAX);
-    ssize_t n = recv(fd, f->first + f->first_len, FIRST_MAX - f->first_len, 0);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (n < 0) {
-        flow_free(f);
-        return;
-    }
-    if (n == 0 && f->first_len == 0) {
-        decide(f);              /* its direction has ended; it may wait for what the server says */
-        return;
-    }
-    f->first_len += (size_t)(n > 0 ? n : 0);
-    if (n > 0 && read_first(f))
-        return;
-    if (n == 0 || f->first_len == FIRST_MAX || ++f->reads == READS_MAX)
-        refuse_first(f, EGRESS_MALFORMED);
+    if (f->state == FLOW_READ)
+        (void)take_first(f);
+    else if (f->state == FLOW_RELAY)
+        relay_inside(f, what);
+    else
+        flow_want(f, 0, f->out_wants);      /* it speaks on before it is connected */
 }
 
 /* --- accept ---------------------------------------------------------------------------------- */
@@ -492,14 +505,16 @@ static void flow_begin(struct box *b, int fd)
         flow_refuse(f, EGRESS_LIMIT, &f->to, -1);
         return;
     }
-    f->in_io = loop_io_new(b->egress->loop, fd, LOOP_READ, on_first, f);
-    f->in_wants = LOOP_READ;
     if (pinned(f))
         return;
     if (policy_needs(&b->policy, &f->to, f->port) == POLICY_NEEDS_NOTHING) {
         decide(f);
         return;
     }
+    if (take_first(f))          /* often they are here already */
+        return;
+    f->in_io = loop_io_new(b->egress->loop, fd, LOOP_READ, on_first, f);
+    f->in_wants = LOOP_READ;
     flow_timer(f, server_speaks_first(f->port) ? FIRST_SOON_MS : FIRST_MS, on_silence);
 }
 

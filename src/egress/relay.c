@@ -102,12 +102,13 @@ static void pass_end(struct flow *f, struct way *w, int to)
 {
     if (!w->eof || w->shut || is_full(w))
         return;
-    (void)shutdown(to, SHUT_WR);
     w->shut = true;
-    if (!f->up.shut || !f->down.shut) {
-        f->bytes_before = f->up.bytes + f->down.bytes;
-        flow_timer(f, HALF_MS, on_half);
-    }
+    /* The second end is passed on by closing, which follows: settle. */
+    if (f->up.shut && f->down.shut)
+        return;
+    (void)shutdown(to, SHUT_WR);
+    f->bytes_before = f->up.bytes + f->down.bytes;
+    flow_timer(f, HALF_MS, on_half);
 }
 
 static enum result refuse(struct flow *f, enum scan_why why)
@@ -291,20 +292,23 @@ void relay_go_on_down(struct flow *f)
         settle(f);
 }
 
-static void on_inside(int fd, unsigned what, void *arg)
+void relay_inside(struct flow *f, unsigned what)
 {
-    struct flow *f = arg;
-
     if ((what & LOOP_WRITE) != 0) {
-        if (flush(&f->down, fd) < 0) {
+        if (flush(&f->down, f->in) < 0) {
             flow_reset(f);
             return;
         }
-        pass_end(f, &f->down, fd);
+        pass_end(f, &f->down, f->in);
     }
     if ((what & LOOP_READ) != 0 && pump_up(f) == GONE)
         return;
     settle(f);
+}
+
+static void on_inside(int fd, unsigned what, void *arg)
+{
+    relay_inside(arg, what);
 }
 
 static void on_outside(int fd, unsigned what, void *arg)
@@ -323,13 +327,12 @@ static void on_outside(int fd, unsigned what, void *arg)
     settle(f);
 }
 
-static void keep_alive(int fd)
+void relay_keep_alive(int fd)
 {
     static const int on = 1, idle = KEEPALIVE_S;
 
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 void relay_start(struct flow *f)
@@ -340,16 +343,18 @@ void relay_start(struct flow *f)
     f->box->status.totals.flows++;
     loop_timer_free(f->timer);
     f->timer = NULL;
-    keep_alive(f->in);
-    keep_alive(f->out);
     f->watched = f->by_name && f->protocol == POLICY_HTTP;
     if (f->watched)
         scan_init(&f->scan, f->name);
-    loop_io_free(f->in_io);
-    f->in_io = loop_io_new(l, f->in, 0, on_inside, f);
-    f->out_io = loop_io_new(l, f->out, 0, on_outside, f);
-    f->in_wants = f->out_wants = 0;
-    if (f->first != NULL && put_first(f) == GONE)
+    /* Most clients have spoken by now. */
+    if ((f->first != NULL ? put_first(f) : pump_up(f)) == GONE)
         return;
+    relay_keep_alive(f->out);
+    if (f->in_io == NULL) {     /* else flow.c has it, and calls relay_inside */
+        f->in_io = loop_io_new(l, f->in, 0, on_inside, f);
+        f->in_wants = 0;
+    }
+    f->out_io = loop_io_new(l, f->out, 0, on_outside, f);
+    f->out_wants = 0;
     update(f);
 }

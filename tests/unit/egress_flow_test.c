@@ -249,6 +249,44 @@ static void cancelled(void **state)
     fd_close(&fill[1]);
 }
 
+/* Who is near is not waited for, and what the client has said meanwhile is there with the connection. */
+static void near_at_once(void **state)
+{
+    char got[8];
+    uint16_t port = 0;
+    auto_close int there = listen_at(1, &port, 8);
+    auto_close int client = client_of(&flow);
+
+    flow.port = port;
+    flow.naddresses = 1;
+    flow.addresses[0] = four(1);
+    assert_int_equal(write(client, "early", 5), 5);
+    dial_start(&flow);
+    assert_int_equal(flow.state, FLOW_RELAY);
+    assert_null(flow.dial);
+    auto_close int server = accept4(there, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    assert_true(server >= 0);
+    assert_int_equal(read(server, got, sizeof got), 5);
+    assert_memory_equal(got, "early", 5);
+}
+
+/* One socket answers for all addresses: none says anything of the next. */
+static void local_addresses(void **state)
+{
+    const struct address here4 = four(1), here6 = {{[15] = 1}}, nowhere = {{[10] = 0xff, [11] = 0xff, [12] = 240, [15] = 1}};
+
+    assert_true(dial_is_local(&here4));
+    bool has6 = dial_is_local(&here6);      /* not every machine has IPv6 */
+    size_t before = descriptors();
+    for (int i = 0; i < 50; i++) {
+        assert_true(dial_is_local(&here4));
+        assert_true(dial_has_way(&here4));
+        assert_false(dial_is_local(&nowhere));
+        assert_int_equal(dial_is_local(&here6), has6);
+    }
+    assert_int_equal(descriptors(), before);
+}
+
 /* --- one direction has ended */
 
 struct drip {
@@ -299,6 +337,7 @@ static void what_still_comes_comes(void **state)
     assert_true(is_freed);
     assert_false(is_reset);
     assert_int_equal(read(client, got, sizeof got), 8);
+    assert_int_equal(read(client, got, sizeof got), 0);
 }
 
 static void silence_ends(void **state)
@@ -412,6 +451,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_next_where_one_is_silent, setup, teardown),
         cmocka_unit_test_setup_teardown(all_refuse, setup, teardown),
         cmocka_unit_test_setup_teardown(cancelled, setup, teardown),
+        cmocka_unit_test_setup_teardown(near_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(local_addresses, setup, teardown),
         cmocka_unit_test_setup_teardown(what_still_comes_comes, setup, teardown),
         cmocka_unit_test_setup_teardown(silence_ends, setup, teardown),
         cmocka_unit_test_setup_teardown(a_second_has_so_many_bytes, setup, teardown),
