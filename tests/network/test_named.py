@@ -10,7 +10,7 @@ import pytest
 import world as w
 from routerclient import Router, teach
 from test_decisions import log
-from test_policy import body, get, status
+from test_policy import body, get, said, status
 
 ONE = {"allow_domains": ["allowed.test"]}
 TWO = {"allow_domains": ["other.test"]}
@@ -18,7 +18,7 @@ TWO = {"allow_domains": ["other.test"]}
 
 @pytest.fixture
 def name(api, request):
-    text = "p-" + request.node.name.replace("_", "-")[:50]
+    text = "p-" + request.node.originalname.replace("_", "-")[:50]
     yield text
     api.delete(f"/v1/policies/{text}", params={"force": "true"})
 
@@ -151,9 +151,7 @@ def test_open_connections(api, world, name):
     put(api, name, ONE)
     with api.sandbox(network={"name": name}) as sb:
         x = api.post(f"/v1/sandboxes/{sb.id}/execs", json={"command": ["python3", "-c", script]}).json()
-        for _ in range(200):
-            if open_now():
-                break
+        said(api, sb, x["id"], "up")
         assert open_now() == 1
         put(api, name, TWO, apply="true", keep="true")
         assert open_now() == 1

@@ -45,6 +45,14 @@ def status(answer):
     return int(answer["data"].split()[1])
 
 
+def said(api, sb, i, text):
+    """Waits until a command has written a text: a connection that is counted need not be decided yet."""
+    give_up = time.monotonic() + 60
+    while text not in (out := api.get(f"/v1/sandboxes/{sb.id}/execs/{i}/stdout", params={"follow": "false"}).text):
+        assert time.monotonic() < give_up, out
+        time.sleep(0.05)
+
+
 def network(api, sb):
     r = api.get(f"/v1/sandboxes/{sb.id}/network")
     assert r.status_code == 200, r.text
@@ -197,9 +205,7 @@ def test_a_change_is_in_force_at_once(api, world):
                   "s.sendall(b'GET / HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n'); s.recv(9999); print('up',flush=True)\n"
                   "s.settimeout(30)\ntry: d=s.recv(10)\nexcept OSError as e: d=type(e).__name__\nprint('end',d,flush=True)")
         x = api.post(f"/v1/sandboxes/{sb.id}/execs", json={"command": ["python3", "-c", script]}).json()
-        give_up = time.monotonic() + 20
-        while network(api, sb)["connections_open"] == 0 and time.monotonic() < give_up:
-            time.sleep(0.05)
+        said(api, sb, x["id"], "up")
         r = api.put(f"/v1/sandboxes/{sb.id}/policy", params={"keep": "true"}, json={"allow_domains": ["other.test"]})
         assert r.json() == {"revision": 2}, r.text
         assert network(api, sb)["connections_open"] == 1
