@@ -31,7 +31,7 @@ EVIL6 = "2606:2800:220:2::bad"
 ALLOWED6 = "2606:2800:220:1::34"
 PRIVATE = ["10.9.8.7", "192.168.77.7", "172.16.5.5", "100.64.0.9", "169.254.169.254", "169.254.7.7"]
 # Nobody has them; but what goes there is seen.
-FOREIGN = ["8.8.8.8", "2001:4860:4860::8888", "203.0.114.9", "fd00:ec2::254"]
+FOREIGN = ["8.8.8.8", "2001:4860:4860::8888", "203.0.114.9", "fd00:ec2::254", "10.20.0.5", "10.20.0.6"]
 HOSTS = [DNS, ALLOWED, OTHER, EVIL, ALLOWED6, EVIL6, *PRIVATE]
 
 # What the authority answers. A list of lists is gone through, one answer a query.
