@@ -497,11 +497,12 @@ static int copy_staged(struct copy *c, struct image_done *ret, struct err *e)
     int r = copy_all(c, ret, e);
     if (r == 0)
         r = scribe_end(&c->scribe, ret->layer, e);
-    ret->bytes = c->scribe.counts.bytes;
-    ret->files = c->scribe.counts.files;
+    const struct unpack_counts counts = c->scribe.counts;
+    ret->bytes = counts.bytes;
+    ret->files = counts.files;
     scribe_done(&c->scribe);
     if (r == 0 && c->changes > 0)
-        r = layer_publish(c->job, staging, c->root, ret->layer, e);
+        r = layer_publish(c->job, staging, c->root, ret->layer, &counts, e);
     else
         ret->layer[0] = '\0';
     if (r < 0 || c->changes == 0)

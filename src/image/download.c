@@ -224,8 +224,12 @@ static int check(struct downloads *d, struct piece *p, struct err *e)
 static int set_up(struct downloads *d, struct piece *p, struct err *e)
 {
     int r = lock_part(d, p, e);
+    char name[80];
 
     if (is_complete(d, p->blob)) {
+        part_name(p, name);
+        if (r == 1)                     /* another pull has finished it: this part is a new one */
+            (void)unlinkat(d->dir, name, 0);
         finished(d, p);
         return 0;
     }

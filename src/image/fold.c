@@ -167,11 +167,12 @@ static int fold(const struct job *job, struct fold *f, int from, struct image_do
     int r = fold_root(f, from, e);
     if (r == 0)
         r = scribe_end(&f->scribe, ret->layer, e);
-    ret->bytes = f->scribe.counts.bytes;
-    ret->files = f->scribe.counts.files;
+    const struct unpack_counts counts = f->scribe.counts;
+    ret->bytes = counts.bytes;
+    ret->files = counts.files;
     scribe_done(&f->scribe);
     if (r == 0 && f->written > 0)
-        r = layer_publish(job, staging, root, ret->layer, e);
+        r = layer_publish(job, staging, root, ret->layer, &counts, e);
     else
         ret->layer[0] = '\0';
     if (r < 0 || f->written == 0)

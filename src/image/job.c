@@ -115,7 +115,7 @@ static int unpack(const struct job *job, struct chan_msg *m, struct image_done *
         layer_discard(job, staging);
         return r;
     }
-    if (layer_publish(job, staging, root, ret->layer, e) < 0) {
+    if (layer_publish(job, staging, root, ret->layer, &counts, e) < 0) {
         layer_discard(job, staging);
         return -1;
     }

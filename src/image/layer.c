@@ -5,7 +5,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +18,8 @@
 #include "image/source.h"
 #include "sys/fd.h"
 #include "sys/rmtree.h"
+
+#define SUM_SIZE 128
 
 int layer_stage(const struct job *job, int *ret_staging, int *ret_root, struct err *e)
 {
@@ -58,26 +62,52 @@ static bool never(void *arg)
     return false;
 }
 
-/* The sum of the staged tree, under the job's name until it is clear that this tree is the layer's. */
-static int write_sum(const struct job *job, int sums, int root, struct err *e)
+/* The sum of the staged tree and its size, "SUM BYTES FILES", under the job's name until it is clear that this tree is the layer's. */
+static int write_sum(const struct job *job, int sums, int root, const struct unpack_counts *counts, struct err *e)
 {
-    char sum[IMAGE_DIGEST_SIZE];
+    char sum[IMAGE_DIGEST_SIZE], text[SUM_SIZE];
 
     /* A tree deeper than any path reaches (by a link on the way) is none that can be packed: it has no sum, and is unknown to verify. */
-    if (pack_sum(root, never, NULL, sum, e) < 0)
-        return e->code == ERR_UNSUPPORTED ? 0 : -1;
+    if (pack_sum(root, never, NULL, sum, e) < 0) {
+        if (e->code != ERR_UNSUPPORTED)
+            return -1;
+        (void)snprintf(sum, sizeof sum, "-");
+    }
+    (void)snprintf(text, sizeof text, "%s %" PRIu64 " %" PRIu64 "\n", sum, counts->bytes, counts->files);
     auto_close int fd = openat(sums, job->name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int r = fd >= 0 ? fd_write_all(fd, sum, strlen(sum)) : -errno;
+    int r = fd >= 0 ? fd_write_all(fd, text, strlen(text)) : -errno;
     return r < 0 ? err_sys(e, -r, "write the sum of a layer") : 0;
 }
 
-bool layer_sum_read(const struct job *job, const char *layer, char ret[IMAGE_DIGEST_SIZE])
+static bool read_sum(const struct job *job, const char *layer, char ret[SUM_SIZE])
 {
     auto_close int sums = open_aside(job, SUMS);
     auto_close int fd = openat(sums, layer, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
-    memset(ret, 0, IMAGE_DIGEST_SIZE);
-    return fd >= 0 && fd_read_all(fd, ret, IMAGE_DIGEST_SIZE - 1) > 0 && image_digest_is_valid(ret);
+    memset(ret, 0, SUM_SIZE);
+    return fd >= 0 && fd_read_all(fd, ret, SUM_SIZE - 1) > 0;
+}
+
+bool layer_sum_read(const struct job *job, const char *layer, char ret[IMAGE_DIGEST_SIZE])
+{
+    char text[SUM_SIZE];
+
+    if (!read_sum(job, layer, text))
+        return false;
+    text[strcspn(text, " ")] = '\0';
+    (void)snprintf(ret, IMAGE_DIGEST_SIZE, "%.*s", IMAGE_DIGEST_SIZE - 1, text);
+    return image_digest_is_valid(ret);
+}
+
+void layer_size_read(const struct job *job, const char *layer, uint64_t *ret_bytes, uint64_t *ret_files)
+{
+    char text[SUM_SIZE], *end;
+
+    *ret_bytes = *ret_files = 0;
+    if (!read_sum(job, layer, text) || (end = strchr(text, ' ')) == NULL)
+        return;
+    *ret_bytes = strtoull(end, &end, 10);
+    *ret_files = strtoull(end, NULL, 10);
 }
 
 int layer_mark_damaged(const struct job *job, const char *layer, struct err *e)
@@ -131,11 +161,11 @@ static int give_name(const struct job *job, int staging, const char *layer, stru
     return 0;
 }
 
-int layer_publish(const struct job *job, int staging, int root, const char *layer, struct err *e)
+int layer_publish(const struct job *job, int staging, int root, const char *layer, const struct unpack_counts *counts, struct err *e)
 {
     auto_close int sums = open_aside(job, SUMS);
 
-    if (write_sum(job, sums, root, e) < 0)
+    if (write_sum(job, sums, root, counts, e) < 0)
         return -1;
     /* Rows of the database will say that the layer exists: after a power cut too. */
     int r = syncfs(root) < 0 ? err_sys(e, errno, "write layer %s to disk", layer) : give_name(job, staging, layer, e);
@@ -220,7 +250,7 @@ int layer_unpack(const struct job *job, int fd, enum unpack_kind kind, const str
 
     if (layer_unpack_staged(job, fd, kind, limits, expected, progress, arg, ret_counts, layer, &staging, &root, e) < 0)
         return -1;
-    if (layer_publish(job, staging, root, layer, e) < 0) {
+    if (layer_publish(job, staging, root, layer, ret_counts, e) < 0) {
         layer_discard(job, staging);
         return -1;
     }
@@ -238,5 +268,5 @@ int layer_make_empty(const struct job *job, struct err *e)
         return 0;
     if (layer_stage(job, &staging, &root, e) < 0)
         return -1;
-    return layer_publish(job, staging, root, LAYER_EMPTY, e);
+    return layer_publish(job, staging, root, LAYER_EMPTY, &(struct unpack_counts){0}, e);
 }

@@ -12,8 +12,11 @@
 
 /* An empty directory of the job in the staging directory; both descriptors are the caller's. */
 int layer_stage(const struct job *job, int *ret_staging, int *ret_root, struct err *e);
-/* Moves the complete tree to its name; one that is there already has the same contents, unless it is marked as damaged: then it is replaced. */
-int layer_publish(const struct job *job, int staging, int root, const char *layer, struct err *e);
+/*
+ * Moves the complete tree to its name; one that is there already has the same contents, unless it is marked as damaged: then it is replaced.
+ * `counts` is its size, for whoever finds it there later.
+ */
+int layer_publish(const struct job *job, int staging, int root, const char *layer, const struct unpack_counts *counts, struct err *e);
 /* Removes what was staged and is not to be. */
 void layer_discard(const struct job *job, int staging);
 /* The layer with nothing in it, for images that have none: the SHA-256 of an empty tar. */
@@ -23,6 +26,8 @@ int layer_make_empty(const struct job *job, struct err *e);
 bool layer_is_there(const struct job *job, const char *layer);
 /* The sum that was taken when the layer was made; false if there is none. */
 bool layer_sum_read(const struct job *job, const char *layer, char ret[IMAGE_DIGEST_SIZE]);
+/* What it was made with; 0 where that is not known. */
+void layer_size_read(const struct job *job, const char *layer, uint64_t *ret_bytes, uint64_t *ret_files);
 int layer_mark_damaged(const struct job *job, const char *layer, struct err *e);
 
 /* As layer_unpack, up to the tree being complete: it is the caller's to publish or to discard. On failure it is gone. */

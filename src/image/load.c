@@ -150,6 +150,8 @@ static int load_layer(struct load *l, uint32_t i, struct err *e)
         (void)snprintf(job.name, sizeof job.name, "%.24s-%u", l->job->name, i);
         if (layer_unpack(&job, fd, UNPACK_LAYER, &l->limits, name, no_progress, NULL, &counts, NULL, e) < 0)
             return err_wrap(e, "layer %u", i);
+    } else {
+        layer_size_read(l->job, name, &counts.bytes, &counts.files);
     }
     struct image_layers *m = &l->layers;
     memmove(&m->layers[1], &m->layers[0], m->nlayers * sizeof m->layers[0]);    /* top first */

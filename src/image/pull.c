@@ -24,6 +24,7 @@
 #include "image/confine.h"
 #include "image/fetch.h"
 #include "image/layer.h"
+#include "image/stale.h"
 #include "ipc/wire.h"
 #include "sys/fd.h"
 #include "sys/seccomp_role.h"
@@ -59,7 +60,7 @@ struct pull {
     bool is_dropped[MANIFEST_LAYERS_MAX];   /* the same layer lies above it */
     bool is_ready[MANIFEST_LAYERS_MAX];     /* its blob is there and not yet unpacked */
     uint64_t bytes[MANIFEST_LAYERS_MAX], files[MANIFEST_LAYERS_MAX];
-    uint64_t total_bytes, total_files;      /* unpacked so far */
+    uint64_t total_bytes, total_files;      /* of the layers that are here */
     uint64_t download_bytes;
     uint8_t space[LIMIT_CHANNEL_INLINE];
 };
@@ -144,7 +145,10 @@ static void become_unpacker(struct pull *p, struct unpacker *u, int out)
     if (limits.max_bytes > 0)
         limits.max_bytes -= p->total_bytes < limits.max_bytes ? p->total_bytes : limits.max_bytes - 1;
     auto_close int blob = openat(p->blobs, hex, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (blob < 0)
+    if (blob < 0 && errno == ENOENT && layer_is_there(p->job, layer_of(p, u->index)))
+        /* Another pull has unpacked it meanwhile, and removed the blob. */
+        layer_size_read(p->job, layer_of(p, u->index), &result.counts.bytes, &result.counts.files);
+    else if (blob < 0)
         (void)err_sys(&e, errno, "open the blob of a layer");
     else if (confine_unpacker(&e) == 0)
         (void)layer_unpack(&u->job, blob, UNPACK_LAYER, &limits, layer_of(p, u->index), no_progress, NULL, &result.counts,
@@ -191,6 +195,17 @@ static void discard_staging(const struct unpacker *u)
         layer_discard(&u->job, staging);
 }
 
+static int add_to_total(struct pull *p, uint32_t i, struct err *e)
+{
+    p->total_bytes += p->bytes[i];
+    p->total_files += p->files[i];
+    if (p->request.max_bytes > 0 && p->total_bytes > p->request.max_bytes)
+        return err_set(e, ERR_TOO_LARGE, "the image unpacks to more than %" PRIu64 " bytes", p->request.max_bytes);
+    if (p->request.max_files > 0 && p->total_files > p->request.max_files)
+        return err_set(e, ERR_TOO_LARGE, "the image has more than %" PRIu64 " entries", p->request.max_files);
+    return 0;
+}
+
 static int unpacker_ended(struct pull *p, struct unpacker *u, struct err *e)
 {
     struct unpacked result = {0};
@@ -212,15 +227,9 @@ static int unpacker_ended(struct pull *p, struct unpacker *u, struct err *e)
     }
     p->bytes[i] = result.counts.bytes;
     p->files[i] = result.counts.files;
-    p->total_bytes += result.counts.bytes;
-    p->total_files += result.counts.files;
     say(p, "layer %" PRIu32 "/%" PRIu32 " %.12s: %" PRIu64 " files, %" PRIu64 " bytes", i + 1, p->plan.nlayers, layer_of(p, i),
         p->files[i], p->bytes[i]);
-    if (p->request.max_bytes > 0 && p->total_bytes > p->request.max_bytes)
-        return err_set(e, ERR_TOO_LARGE, "the image unpacks to more than %" PRIu64 " bytes", p->request.max_bytes);
-    if (p->request.max_files > 0 && p->total_files > p->request.max_files)
-        return err_set(e, ERR_TOO_LARGE, "the image has more than %" PRIu64 " entries", p->request.max_files);
-    return 0;
+    return add_to_total(p, i, e);
 }
 
 /* --- what the fetcher says ------------------------------------------------------------------------------------------------- */
@@ -236,10 +245,16 @@ static int on_plan(struct pull *p, const struct chan_msg *m, struct err *e)
         for (uint32_t j = i + 1; j < p->plan.nlayers; j++)
             p->is_dropped[i] = p->is_dropped[i] || strcmp(layer_of(p, i), layer_of(p, j)) == 0;
         p->wanted[i] = !p->is_dropped[i] && !layer_is_there(p->job, layer_of(p, i));
-        if (p->wanted[i])
+        if (p->wanted[i]) {
             p->download_bytes += p->plan.layers[i].blob.size;
-        else if (!p->is_dropped[i])
+        } else if (!p->is_dropped[i]) {
             say(p, "layer %" PRIu32 "/%" PRIu32 " %.12s: is there already", i + 1, p->plan.nlayers, layer_of(p, i));
+            /* It may come of a pull that broke off: then no row of the database knows its size, and its blob may lie there yet. */
+            (void)unlinkat(p->blobs, p->plan.layers[i].blob.digest + 7, 0);
+            layer_size_read(p->job, layer_of(p, i), &p->bytes[i], &p->files[i]);
+            if (add_to_total(p, i, e) < 0)
+                return -1;
+        }
     }
     int r = chan_send(p->channel, FETCH_WANT, 0, p->wanted, p->plan.nlayers, NULL, 0);
     return r < 0 ? err_sys(e, -r, "answer the fetching process") : 0;
@@ -443,8 +458,10 @@ int pull_run(const struct job *job, const struct chan_msg *m, struct image_done 
         p->unpackers[i].result = -1;
     if (m->nfds != 0 || image_pull_decode(&p->request, m->data, m->len) < 0)
         r = err_set(e, ERR_MALFORMED, "not a request of this version");
-    else if (open_blobs(p, e) == 0)
+    else if (open_blobs(p, e) == 0) {
+        stale_blobs_drop(job->layers);
         r = work(p, e);
+    }
     clean_up(p);
     if (r == 0)
         r = send_layers(p, e);

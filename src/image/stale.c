@@ -1,7 +1,7 @@
 /*
  * stale.c - what nobody needs any more beside the layers
  *
- * Parts of blobs, sums and marks of layers that are gone, damaged trees that were replaced. No job runs yet.
+ * Parts of blobs, sums and marks of layers that are gone, damaged trees that were replaced.
  */
 #include "image/stale.h"
 
@@ -57,9 +57,14 @@ static void drop_in(int layers, const char *directory, stale_fn is_stale)
     names_free(names, n);
 }
 
-void stale_drop(int layers)
+void stale_blobs_drop(int layers)
 {
     drop_in(layers, BLOBS, is_old_blob);
+}
+
+void stale_drop(int layers)
+{
+    stale_blobs_drop(layers);
     drop_in(layers, SUMS, is_of_no_layer);
     drop_in(layers, DAMAGED, is_of_no_layer);
     drop_in(layers, REPLACED, is_past_every_life);

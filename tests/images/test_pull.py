@@ -123,6 +123,18 @@ def test_a_long_list_of_layers_is_folded(images, registry, image_daemon, n):
     assert (image_daemon.data_dir / "layers" / got["layers"][0]).is_dir()
 
 
+def test_the_same_image_at_once(images, registry, image_daemon):
+    """Each blob is there for whoever comes second: nobody is disturbed by another that has unpacked and removed it."""
+    image = Image([tar_of({f"f{i}": bytes([i]) * 300_000}) for i in range(12)])
+    registry.push(image, "at-once:1", skopeo=False)
+    ref = f"{registry.host}/at-once:1"
+    ops = [images.begin_pull(ref, name=f"at-once-{i}", refresh=True) for i in range(4)]
+    got = [images.wait(op) for op in ops]
+    assert [op["state"] for op in got] == ["succeeded"] * 4, got
+    assert {images.get(op["image"])["size_bytes"] for op in got} == {12 * 300_000}
+    assert images.staged() == [] and list((image_daemon.data_dir / "layers/.blobs").iterdir()) == []
+
+
 def test_a_mirror(images, registry):
     image = Image([tar_of({"m": b"mirrored"})])
     registry.push(image, "some/path:1")
@@ -201,21 +213,56 @@ def test_a_pull_that_is_killed_goes_on(registry, make_daemon):
     again = set(registry.blob_requests("big")[asked:])
     assert 0 < len(again) <= 20 - have + 1, again       # and the configuration
     assert not {d.split(":")[1] for d in again} & there, "what was complete came again"
+    assert images.get(op["image"])["size_bytes"] == 20 * 2_000_000      # of those that came with broken pulls too
     with images.box(op["image"]) as box:
         assert box.read("/d19/f9") == bytes([20, 9]) * 100_000 and box.read("/d0/f0") == bytes([1, 0]) * 100_000
-    assert images.staged() == []
+    assert images.staged() == [] and list((daemon.data_dir / "layers/.blobs").iterdir()) == []
 
 
 @pytest.mark.long
-def test_a_gibibyte_in_twenty_layers(images, registry):
-    """Its start takes no longer for being large: nothing is copied."""
+def test_a_gibibyte_in_twenty_layers(registry, make_daemon):
+    """Every daemon is killed at several points of the pull, from before the first layer to the last ones: no layer that was there comes again."""
     import random
-    layers = [tar_of({f"big{i}": random.Random(i).randbytes(54_000_000)}) for i in range(20)]
-    registry.push(Image(layers, "plain"), "gib:1", skopeo=False)
-    image = images.pull(f"{registry.host}/gib:1")
-    assert image["size_bytes"] == 20 * 54_000_000
+    size = 54_000_000
+    layers = [tar_of({f"big{i}": random.Random(i).randbytes(size)}) for i in range(20)]
+    image = Image(layers, "zstd")
+    registry.push(image, "gib:1")
+    daemon = make_daemon(supervised=True, registry_insecure=registry.host)
+    images = helpers.Images(daemon)
+    store = daemon.data_dir / "layers"
+    blob_of = {d.split(":")[1]: layer["digest"] for d, layer in zip(image.diff_ids, image.layers, strict=True)}
+
+    def complete():
+        return {p.name for p in store.iterdir()} & set(blob_of)
+
+    def parts():
+        return sum(p.stat().st_size for p in (store / ".blobs").iterdir())
+
+    points = [lambda: True, lambda: parts() > size // 2, lambda: len(complete()) >= 1 and parts() > 0, lambda: len(complete()) >= 6, lambda: images.staged(),
+              lambda: len(complete()) >= 12, lambda: len(complete()) >= 16]
+    there = set()
+    for point in points:
+        asked = len(registry.blob_requests("gib"))
+        op = images.begin_pull(f"{registry.host}/gib:1", refresh=True)
+        wait_until(lambda now=point: now() or images.api.get(f"/v1/operations/{op['id']}").json()["state"] != "running")
+        daemon.hold_down()
+        now = complete()
+        daemon.let_up()
+        ended = images.wait(op)
+        assert ended["state"] == "failed" and "restarted" in ended["error"]["message"], ended
+        assert there <= now and there <= complete()
+        assert not {blob_of[layer] for layer in there} & set(registry.blob_requests("gib")[asked:]), "what was complete came again"
+        there = complete()
+    assert len(there) >= 16
+    asked = len(registry.blob_requests("gib"))
+    image = images.pull(f"{registry.host}/gib:1", refresh=True)
+    again = registry.blob_requests("gib")[asked:]
+    assert not {blob_of[layer] for layer in there} & set(again) and len(again) <= 20 - len(there) + 1, again
+    assert image["size_bytes"] == 20 * size and complete() == set(blob_of)
+    assert images.staged() == [] and parts() == 0
     with images.box(image["id"]) as box:
-        assert box.stat("/big19")["size"] == 54_000_000
+        assert box.stat("/big19")["size"] == size
+        assert box.read("/big7") == random.Random(7).randbytes(size)
 
 
 def wait_until(condition, seconds=120):
