@@ -128,10 +128,16 @@ struct network *network_new(struct node *n, struct err *e)
         return NULL;
     }
     map_init(&w->notes);
+    map_init(&w->problems);
     w->log = network_log_new(w->fd);
     (void)snprintf(path, sizeof path, "%s/egress.sock", n->conf.run_dir);
     w->link = egress_link_new(n->loop, path, on_up, on_event, w);
     return w;
+}
+
+void network_note_problem(struct network *w, const char *sandbox, const char *text)
+{
+    free(text != NULL ? map_put(&w->problems, sandbox, mem_strdup(text)) : map_del(&w->problems, sandbox));
 }
 
 void network_free(struct network *w)
@@ -143,6 +149,10 @@ void network_free(struct network *w)
     while (map_next(&w->notes, &it, NULL, &note))
         network_note_free(note);
     map_done(&w->notes);
+    struct map_iter all = MAP_ITER;
+    while (map_next(&w->problems, &all, NULL, &note))
+        free(note);
+    map_done(&w->problems);
     egress_link_free(w->link);
     network_log_free(w->log);
     fd_close(&w->fd);
@@ -156,6 +166,7 @@ void network_remove(struct network *w, const char *sandbox)
 
     network_log_remove(w->log, sandbox);
     network_note_free(map_del(&w->notes, sandbox));
+    network_note_problem(w, sandbox, NULL);
     trust_remove(w->fd, sandbox);
     if (r < 0) {
         if (errno != ENOENT)

@@ -17,6 +17,7 @@ struct network {
     struct egress_link *link;
     struct network_log *log;
     int fd;                     /* data_dir/node/.network */
+    struct map problems;        /* sandbox -> text, owned: why egress does not serve it */
     struct map notes;           /* sandbox -> struct network_note, owned: of those that egress was told of since we began */
 };
 
@@ -24,6 +25,7 @@ struct network {
 struct attach {
     struct network *network;
     char sandbox[ID_SIZE];
+    bool is_handing_over;       /* sockets and policy, not another policy alone */
     struct op *op;              /* who waits for it, or NULL */
     network_done done;          /* with an op */
     uint8_t *policy;            /* that is to be put in force, without its revision; owned, NULL: the one on disk */
@@ -35,6 +37,8 @@ struct attach {
 /* network.c */
 void network_keep_note(struct network *w, const char *sandbox, struct network_note *note);     /* takes it */
 
+void network_note_problem(struct network *w, const char *sandbox, const char *text);            /* NULL: there is none */
+
 /* network_file.c */
 bool network_is_known(const struct network *w, const char *sandbox);
 /* What egress gets of a sandbox, as it is on disk; out has NETWORK_FILE_MAX bytes and is what *ret points into. */
@@ -45,7 +49,7 @@ int network_store(struct network *w, const char *sandbox, const uint8_t *bytes, 
 
 /* network_tell.c */
 struct attach *attach_new(struct network *w, const char *sandbox);
-/* It is over: tells who waits and frees it. */
+/* It is over: tells who waits, notes what that means for the sandbox, and frees it. */
 void attach_done(void *arg, const struct chan_msg *m, const struct err *e);
 /* Fetches the sockets from the monitor and hands them to egress with the policy on disk. */
 void attach_sockets(struct attach *a);

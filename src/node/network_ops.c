@@ -124,6 +124,7 @@ static void on_network_status(void *arg, const struct chan_msg *m, const struct 
         network_log_get_totals(op->node->network->log, rq->sandbox_id, &s->totals);
     }
     out.has_revision = out.has_flows_now = 1;
+    out.problem = map_get(&op->node->network->problems, rq->sandbox_id);
     put_counters(&out, &s->totals);
     put_name(&out, &p);
     out.has_policy = 1;

@@ -56,6 +56,8 @@ void attach_done(void *arg, const struct chan_msg *m, const struct err *e)
 
     if (e != NULL && e->code != ERR_GONE)
         log_warn("network-not-attached", "sandbox=%s error=\"%s\"", a->sandbox, e->message);
+    if (a->is_handing_over)
+        network_note_problem(a->network, a->sandbox, e != NULL && e->code != ERR_GONE ? e->message : NULL);
     if (a->op != NULL)
         a->done(a->op, e);
     free(a->policy);
@@ -71,7 +73,10 @@ static void on_sockets(void *arg, enum monitor_result res, const struct chan_msg
     struct err bad;
 
     if (res == MONITOR_REPLY && (m->type != MON_NETWORK_R || m->nfds != EGRESS_SOCKETS)) {
-        err_set(&bad, ERR_INTERNAL, "the monitor's reply has no sockets");
+        /* It lives as long as its sandbox, whatever was installed since. */
+        err_set(&bad, ERR_UNSUPPORTED,
+                "the sandbox's monitor is of another version: it has %d sockets of the %d that this version needs, so the sandbox has no network; "
+                "make it again", m->type == MON_NETWORK_R ? m->nfds : 0, EGRESS_SOCKETS);
         attach_done(a, NULL, &bad);
         return;
     }
@@ -101,6 +106,7 @@ struct attach *attach_new(struct network *w, const char *sandbox)
 
 void attach_sockets(struct attach *a)
 {
+    a->is_handing_over = true;
     (void)monitor_call(a->network->node->monitors, a->sandbox, MON_NETWORK, NULL, 0, SOCKETS_MS, on_sockets, a);
 }
 

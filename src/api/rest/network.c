@@ -144,6 +144,7 @@ static void on_status(void *ctx, const Quicksand__Node__NetworkStatus *s, const 
     set(o, "noted", json_integer((json_int_t)s->noted));
     set(o, "injected", json_integer((json_int_t)s->injected));
     set(o, "denials", denials(s));
+    set(o, "problem", js_string_or_null(s->problem));
     call_reply(c, 200, o);
 }
 
