@@ -288,6 +288,7 @@ ATTEMPTS = {
     "sni-suffix": lambda: tcp(TARGET, 443, hello("notallowed.test")),
     "sni-prefix": lambda: tcp(TARGET, 443, hello("allowed.test.evil.test")),
     "sni-ech": lambda: tcp(TARGET, 443, hello("evil.test", ech=True)),
+    "sni-ech-outer": lambda: tcp(TARGET, 443, hello("allowed.test", ech=True)),
     "sni-none": lambda: tcp(TARGET, 443, b"\x16\3\1\0\x2d\1\0\0\x29\3\3" + b"r" * 32 + b"\0\0\2\x13\x01\1\0"),
     "sni-upper": lambda: tcp(TARGET, 443, hello("EVIL.TEST")),
     "sni-dot": lambda: tcp(TARGET, 443, hello("evil.test.")),

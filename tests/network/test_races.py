@@ -65,6 +65,10 @@ def test_from_the_first_instant(api, world):
             time.sleep(1.5)
             assert api.get(f"/v1/sandboxes/{sb.id}").json()["state"] == "running"
     assert not world.went_anywhere()
+    # The same program, where it may.
+    with api.sandbox(network=only(w.EVIL), command=["python3", "-c", TRY, w.EVIL, w.EVIL6, w.DNS]):
+        wait_for(world, 2, w.EVIL)
+        assert begun(world, w.EVIL6) == []
 
 
 def test_while_the_policy_changes(api, world):
@@ -101,6 +105,23 @@ def test_while_egress_and_node_die(api, world, daemon):
                 assert time.monotonic() < give_up
         assert tries > 10 and answers > 4
         assert network(api, sb)["denied"] > 0
+    assert begun(world, w.EVIL, w.EVIL6) == []
+
+
+def test_while_everything_is_dead(api, world, daemon):
+    """Keeper, control, node and egress are killed: nothing leaves, and afterwards what left before, and no more."""
+    with api.sandbox(network=only(w.ALLOWED)) as sb:
+        i = start(api, sb, w.EVIL, w.ALLOWED, w.EVIL6)
+        wait_for(world, 2, w.ALLOWED)
+        daemon.hold_down()
+        time.sleep(0.3)
+        world.clear()
+        time.sleep(2)
+        assert begun(world, w.ALLOWED, w.EVIL, w.EVIL6) == []
+        daemon.let_up()
+        wait_for(world, 2, w.ALLOWED)
+        tries, answers = stop(api, sb, i)
+        assert tries > 4 and answers > 2
     assert begun(world, w.EVIL, w.EVIL6) == []
 
 

@@ -178,7 +178,8 @@ def test_the_host_and_neighbours_are_closed(api, world, daemon):
 
     for s in servers:
         threading.Thread(target=accept, args=(s,), daemon=True).start()
-    listening = [s.getsockname()[1] for s in servers] + [int(daemon.url.rsplit(":", 1)[1])]
+    # And the daemon's own: the API, the router, the port by which tunnels come in, whatever host is asked for there.
+    listening = [s.getsockname()[1] for s in servers] + [int(daemon.url.rsplit(":", 1)[1]), daemon.router_port, daemon.tunnel_ports[0]]
     serve = ("import http.server,threading\nclass H(http.server.BaseHTTPRequestHandler):\n"
              " def do_GET(s): s.send_response(200); s.end_headers(); s.wfile.write(b'mine')\n"
              "http.server.HTTPServer(('0.0.0.0',8099),H).serve_forever()")
@@ -193,7 +194,7 @@ def test_the_host_and_neighbours_are_closed(api, world, daemon):
             assert get(api, sb, "x", address=address, port=8099)["error"] == "ConnectionRefusedError"
         for port in listening:
             for address in (w.HOST, "127.0.0.1", "::1", w.HOST6, "192.0.2.1", "0.0.0.0"):
-                out = get(api, sb, "x.test", address=address, port=port, timeout=5)
+                out = get(api, sb, f"8099-{neighbour.id}.test", address=address, port=port, timeout=5)
                 assert not out["ok"], (address, port, out)
         assert python(api, sb, "print(open('/proc/net/unix').read().count('@'))").strip() == "0"
     assert got == []
@@ -213,8 +214,16 @@ def test_allowed_names_do_not_lead_inwards(api, world):
             assert attempt(api, sb, kind="resolve", name="r.test")["error"] == "gaierror"
             time.sleep(2.1)             # longer than an answer is kept
         assert {d["reason"] for d in network(api, sb)["denials"]} == {"address"}
-    del world.zone["r.test"]
+        del world.zone["r.test"]
     assert not world.went_anywhere()
+    # Nor where another name is given for it.
+    with api.sandbox(network={"allow_domains": ["*.test"]}) as sb:
+        assert body(get(api, sb, "alias.test"))["address"] == w.ALLOWED
+        world.clear()
+        for name in ("alias-inward.test", "alias-metadata.test"):
+            assert status(get(api, sb, name, address=w.EVIL)) == 403, name
+            assert attempt(api, sb, kind="resolve", name=name)["error"] == "gaierror"
+    assert not world.went_to(w.EVIL, *w.PRIVATE)
     with api.sandbox(network={"rules": [{"domains": ["private.test"], "cidrs": ["10.9.8.7"], "ports": [80]}]}) as sb:
         assert body(get(api, sb, "private.test"))["address"] == "10.9.8.7"
         assert not get(api, sb, "private.test", port=8080)["ok"]
@@ -300,7 +309,9 @@ def test_redirects_are_requests_of_their_own(api, world):
     script = ("import urllib.request,sys\ntry: print(urllib.request.urlopen('http://allowed.test/redirect',timeout=20).status)\n"
               "except Exception as e: print(type(e).__name__, getattr(e,'code',''), getattr(e,'reason',''))")
     with api.sandbox(network=ONE) as sb:
-        out = python(api, sb, script)
-        assert out.startswith(("URLError", "HTTPError 403")), out
-        assert [r[0] for r in world.requests] == [w.ALLOWED]
-    assert not world.went_to(w.EVIL)
+        for way in ("redirect", "redirect-inward"):
+            world.clear()
+            out = python(api, sb, script.replace("redirect", way))
+            assert out.startswith(("URLError", "HTTPError 403")), out
+            assert [r[0] for r in world.requests] == [w.ALLOWED]
+            assert not world.went_to(w.EVIL, "169.254.169.254")

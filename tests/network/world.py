@@ -58,6 +58,9 @@ ZONE = {
     "huge.test": [f"2606:2800:220:9::{n:x}" for n in range(1, 101)],
     "empty.test": [],
     "broken.test": None,            # the authority fails
+    "alias.test": "allowed.test",   # another name for it
+    "alias-inward.test": "private.test",
+    "alias-metadata.test": "meta.test",
 }
 
 
@@ -113,7 +116,7 @@ class World:
         self.by_tcp = 0             # queries of the authority that came by TCP
         self.stray = []             # datagrams that were answered from elsewhere
         self.requests = []          # (address, port, protocol, name, first bytes)
-        self.zone = {k: v if v is None else list(v) for k, v in ZONE.items()}
+        self.zone = {k: list(v) if isinstance(v, list) else v for k, v in ZONE.items()}
         self.turn = collections.Counter()
         self.lock = threading.Lock()
         self.make_certificates()
@@ -253,18 +256,25 @@ class World:
         with self.lock:
             self.queries.append((name, kind))
             addresses = self.zone.get(name)
+            alias = addresses if isinstance(addresses, str) else None
+            if alias:
+                addresses = self.zone[alias]
             if addresses and isinstance(addresses[0], list):
                 turn = self.turn[name, kind]
                 self.turn[name, kind] += 1
                 addresses = addresses[min(turn, len(addresses) - 1)]
         code = 3 if name not in self.zone else 2 if addresses is None else 0
-        records = b""
+        records, owner = b"", b"\xc0\x0c"
         count = 0
+        if alias:
+            owner = b"".join(bytes([len(p)]) + p.encode() for p in alias.split(".")) + b"\0"
+            records = b"\xc0\x0c" + struct.pack("!HHIH", 5, 1, 0, len(owner)) + owner
+            count = 1
         for a in addresses or []:
             family = socket.AF_INET6 if ":" in a else socket.AF_INET
             if kind == (28 if ":" in a else 1):
                 raw = socket.inet_pton(family, a)
-                records += b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, 0, len(raw)) + raw
+                records += owner + struct.pack("!HHIH", kind, 1, 0, len(raw)) + raw
                 count += 1
         return data[:2] + struct.pack("!HHHHH", 0x8180 | code, 1, count, 0, 0) + question + records
 
@@ -375,7 +385,8 @@ class World:
                     time.sleep(0.3)
                 return
             if path.startswith("/redirect"):
-                c.sendall(b"HTTP/1.1 302 Found\r\nLocation: http://evil.test/\r\nContent-Length: 0\r\n\r\n")
+                to = "169.254.169.254" if path == "/redirect-inward" else "evil.test"
+                c.sendall(f"HTTP/1.1 302 Found\r\nLocation: http://{to}/\r\nContent-Length: 0\r\n\r\n".encode())
                 continue
             out = json.dumps({"address": address, "port": port, "protocol": protocol, "sni": name, "method": method, "path": path,
                               "host": headers.get("host"), "upgrade": headers.get("upgrade"), "body": len(body)}).encode()
