@@ -58,18 +58,20 @@ static bool parse_host(const uint8_t *p, size_t n, bool *ret_literal, char out[P
     return *ret_literal || policy_domain(text, false, out) == NULL;
 }
 
-/* "http://host/..." has a host of its own. */
+/* "http://host/..." and "https://host/..." have a host of their own. */
 static bool parse_target(const uint8_t *p, size_t n, bool *ret_has, bool *ret_literal, char out[POLICY_DOMAIN_MAX + 1])
 {
-    static const char scheme[] = "http://";
-    size_t m = sizeof scheme - 1;
+    static const char plain[] = "http://", tls[] = "https://";
 
     *ret_has = false;
     if (n == 0)
         return false;
     if (p[0] == '/' || (n == 1 && p[0] == '*'))
         return true;
-    if (n <= m || strncasecmp((const char *)p, scheme, m) != 0)
+    size_t m = n > sizeof plain - 1 && strncasecmp((const char *)p, plain, sizeof plain - 1) == 0 ? sizeof plain - 1
+               : n > sizeof tls - 1 && strncasecmp((const char *)p, tls, sizeof tls - 1) == 0     ? sizeof tls - 1
+                                                                                                 : 0;
+    if (m == 0)
         return false;
     size_t host = 0;
     while (m + host < n && p[m + host] != '/' && p[m + host] != '?' && p[m + host] != '#')
@@ -149,7 +151,8 @@ static bool request_line(const uint8_t *p, size_t n, struct head *h, bool *ret_h
     if (sp2 == NULL)
         return false;
     size_t nt = (size_t)(sp2 - t), nv = rest - nt - 1;
-    if (!equals(sp2 + 1, nv, "HTTP/1.1") && !equals(sp2 + 1, nv, "HTTP/1.0"))
+    h->is_http10 = equals(sp2 + 1, nv, "HTTP/1.0");
+    if (!h->is_http10 && !equals(sp2 + 1, nv, "HTTP/1.1"))
         return false;
     for (size_t i = 0; i < nt; i++)
         if (t[i] <= ' ' || t[i] == 127)
@@ -202,7 +205,7 @@ enum head_result head_parse(const uint8_t *p, size_t n, struct head *ret)
         if (!field(ret, &seen, p, line, (size_t)(colon - line), v, nv))
             return HEAD_BAD;
     }
-    if (seen.lengths > 0 && seen.encodings > 0)
+    if (seen.encodings > 0 && (seen.lengths > 0 || ret->is_http10))
         return HEAD_BAD;
     if (has_target && ret->has_name &&
         (target_literal != ret->is_literal || (!target_literal && strcmp(target, ret->name) != 0)))

@@ -28,6 +28,7 @@ struct head {
     bool has_name;
     bool is_literal;                /* the host is an address: there is no name */
     bool is_mismatch;               /* two hosts, or the target names another */
+    bool is_http10;
     bool is_connect;
     bool is_websocket;              /* asks to go on as something that is no HTTP */
     char name[POLICY_DOMAIN_MAX + 1];
@@ -55,6 +56,8 @@ struct scan {
     bool line_cr;
     bool ext;                       /* within a chunk's extension */
     unsigned requests;
+    bool is_serial;                 /* the caller gives a head only when the response before it is through */
+    bool is_head_out;               /* what scan_feed let out is a head */
 };
 
 void scan_init(struct scan *s, const char *name);

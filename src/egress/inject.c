@@ -18,13 +18,14 @@ static const char no_secret[] = "a secret that the rule names is not known, or h
 static const char bad_value[] = "the value of a secret has characters that no request may have there";
 static const char too_large[] = "the request would be too large";
 
-void secrets_add(struct secrets *s, const char *id, const char *key, const char *value)
+void secrets_add(struct secrets *s, const char *id, const char *key, const char *value, size_t len)
 {
     s->values = mem_realloc(s->values, (s->n + 1) * sizeof *s->values);
     struct secret_value *v = &s->values[s->n++];
     (void)snprintf(v->id, sizeof v->id, "%s", id);
     v->key = mem_strdup(key);
-    v->value = mem_strdup(value);
+    v->value = mem_strndup(value, len);
+    v->is_binary = memchr(value, '\0', len) != NULL;
     /* Many a secret was read from a file with an end of line. */
     for (size_t n = strlen(v->value); n > 0 && (v->value[n - 1] == '\n' || v->value[n - 1] == '\r'); n--)
         v->value[n - 1] = '\0';
@@ -41,12 +42,21 @@ void secrets_done(struct secrets *s)
     *s = (struct secrets){0};
 }
 
-static const char *find(const struct secrets *s, const char *id, const char *key, size_t nkey)
+static const struct secret_value *find(const struct secrets *s, const char *id, const char *key, size_t nkey)
 {
     for (size_t i = 0; i < s->n; i++)
         if (strcmp(s->values[i].id, id) == 0 && strlen(s->values[i].key) == nkey && memcmp(s->values[i].key, key, nkey) == 0)
-            return s->values[i].value;
+            return &s->values[i];
     return NULL;
+}
+
+/* Where there is none, or one that cannot be used, it is not signed with another. */
+static const char *find_key(const struct secrets *s, const char *id, const char *key, bool *bad)
+{
+    const struct secret_value *v = find(s, id, key, strlen(key));
+
+    *bad = *bad || (v != NULL && v->is_binary);
+    return v != NULL ? v->value : NULL;
 }
 
 /* A buffer for a value, wiped when its block ends. */
@@ -72,9 +82,12 @@ static const char *fill(const struct policy_inject *j, const char *template, con
             c += used == 0 ? 1 : used;
             continue;
         }
-        const char *value = find(in->secrets, j->secret_id, key, n);
-        if (value == NULL)
+        const struct secret_value *found = find(in->secrets, j->secret_id, key, n);
+        if (found == NULL)
             return no_secret;
+        if (found->is_binary)
+            return bad_value;
+        const char *value = found->value;
         for (const char *v = value; *v != '\0'; v++)
             if (((unsigned char)*v < ' ' && *v != '\t') || *v == 127)
                 return bad_value;
@@ -226,10 +239,11 @@ static const char *put_basic(struct request *r, const struct policy_inject *j, c
 static const char *put_signature(struct request *r, const struct policy_inject *j, const struct injection *in, bool *ret_used,
                                  struct redact *words)
 {
+    bool bad = false;
     const struct sigv4 s = {
-        .key_id = find(in->secrets, j->secret_id, "AWS_ACCESS_KEY_ID", strlen("AWS_ACCESS_KEY_ID")),
-        .secret_key = find(in->secrets, j->secret_id, "AWS_SECRET_ACCESS_KEY", strlen("AWS_SECRET_ACCESS_KEY")),
-        .token = find(in->secrets, j->secret_id, "AWS_SESSION_TOKEN", strlen("AWS_SESSION_TOKEN")),
+        .key_id = find_key(in->secrets, j->secret_id, "AWS_ACCESS_KEY_ID", &bad),
+        .secret_key = find_key(in->secrets, j->secret_id, "AWS_SECRET_ACCESS_KEY", &bad),
+        .token = find_key(in->secrets, j->secret_id, "AWS_SESSION_TOKEN", &bad),
         .service = j->name,
         .region = j->value,
         .host = in->host,
@@ -239,6 +253,8 @@ static const char *put_signature(struct request *r, const struct policy_inject *
 
     if (s.key_id == NULL || s.secret_key == NULL)
         return no_secret;
+    if (bad)
+        return bad_value;
     for (const char *v = s.token != NULL ? s.token : ""; *v != '\0'; v++)
         if ((unsigned char)*v <= ' ' || *v == 127)
             return bad_value;

@@ -12,6 +12,7 @@
 struct secret_value {
     char id[ID_SIZE];
     char *key, *value;          /* owned */
+    bool is_binary;             /* has a NUL: no request can carry it, and value is not all of it */
 };
 
 /* Values that the policy of one sandbox names. */
@@ -20,7 +21,7 @@ struct secrets {
     struct secret_value *values;    /* owned */
 };
 
-void secrets_add(struct secrets *s, const char *id, const char *key, const char *value);
+void secrets_add(struct secrets *s, const char *id, const char *key, const char *value, size_t n);
 void secrets_done(struct secrets *s);   /* wipes them */
 
 struct injection {

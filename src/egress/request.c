@@ -61,6 +61,7 @@ bool request_from_head(struct request *r, const uint8_t *p, size_t n)
         return false;
     r->method = mem_strndup(at, (size_t)(sp - at));
     r->target = mem_strndup(sp + 1, (size_t)(sp2 - sp - 1));
+    r->is_http10 = lf - sp2 > 8 && sp2[8] == '0';
     for (at = lf + 1; at < end; at = lf + 1) {
         lf = memchr(at, '\n', (size_t)(end - at));
         if (lf == NULL || lf - at < 2)
@@ -131,10 +132,16 @@ const char *request_path(const struct request *r)
 
 void request_write(const struct request *r, struct buf *out)
 {
+    size_t size = strlen(r->method) + strlen(r->target) + sizeof "  HTTP/1.1\r\n\r\n";
+
+    /* All at once, so that nothing of it is left where it grew out of. */
+    for (size_t i = 0; i < r->nfields; i++)
+        size += strlen(r->fields[i].name) + strlen(r->fields[i].value) + 4;
+    (void)buf_reserve(out, size);
     (void)buf_adds(out, r->method);
     (void)buf_addc(out, ' ');
     (void)buf_adds(out, r->target);
-    (void)buf_adds(out, " HTTP/1.1\r\n");
+    (void)buf_adds(out, r->is_http10 ? " HTTP/1.0\r\n" : " HTTP/1.1\r\n");
     for (size_t i = 0; i < r->nfields; i++) {
         (void)buf_adds(out, r->fields[i].name);
         (void)buf_adds(out, ": ");

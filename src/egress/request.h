@@ -20,6 +20,7 @@ struct request_field {
 
 struct request {
     char *method, *target;          /* owned; target as it was sent, with scheme and host if it had them */
+    bool is_http10;
     size_t nfields;
     struct request_field fields[REQUEST_FIELDS_MAX];
 };
@@ -36,6 +37,7 @@ void request_remove(struct request *r, const char *name);
 void request_set_target(struct request *r, const char *target);
 /* From the slash on; "/" if there is none. */
 const char *request_path(const struct request *r);
-void request_write(const struct request *r, struct buf *out);       /* as a head of HTTP/1.1 */
+/* As a head of HTTP/1, into a buffer that is empty. */
+void request_write(const struct request *r, struct buf *out);
 
 #endif

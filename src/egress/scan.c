@@ -35,7 +35,7 @@ static bool after_head(struct scan *s, const struct head *h, enum scan_why *why)
     if (h->is_connect)
         return fail(why, SCAN_METHOD);
     /* Whether it is taken can be told from the first answer alone. */
-    if (h->is_websocket && (s->requests > 1 || h->body != HEAD_NO_BODY))
+    if (h->is_websocket && ((s->requests > 1 && !s->is_serial) || h->body != HEAD_NO_BODY))
         return fail(why, SCAN_METHOD);
     if (h->upgrade_at > 0)
         s->held[h->upgrade_at] = 'X';       /* an offer of HTTP/2 is made unreadable */
@@ -47,6 +47,15 @@ static bool after_head(struct scan *s, const struct head *h, enum scan_why *why)
                                                              : SCAN_HEAD;
     s->ext = s->in_chunk = s->line_cr = false;
     return true;
+}
+
+/* Who ends lines so would wait for an answer that never comes. */
+static bool has_bare_lf(const uint8_t *p, size_t from, size_t n)
+{
+    for (size_t i = from; i < n; i++)
+        if (p[i] == '\n' && (i == 0 || p[i - 1] != '\r'))
+            return true;
+    return false;
 }
 
 /* Bytes of a head are collected; once it is complete it is let out and what came after it stays with the caller. */
@@ -62,7 +71,7 @@ static bool feed_head(struct scan *s, const uint8_t *p, size_t n, size_t *used, 
     size_t from = before > 3 ? before - 3 : 0;
     bool ends = memmem(s->held + from, before + n - from, "\r\n\r\n", 4) != NULL;
     enum head_result r = ends || before + n > HEAD_MAX ? head_parse(s->held, before + n, &h) : HEAD_MORE;
-    if (r == HEAD_BAD)
+    if (r == HEAD_BAD || (r == HEAD_MORE && has_bare_lf(s->held, before, before + n)))
         return fail(why, SCAN_MALFORMED);
     if (r == HEAD_MORE) {
         s->nheld = before + n;
@@ -75,6 +84,7 @@ static bool feed_head(struct scan *s, const uint8_t *p, size_t n, size_t *used, 
     *out = s->held;
     *out_len = h.len;
     s->nheld = 0;
+    s->is_head_out = true;
     return true;
 }
 
@@ -167,6 +177,7 @@ bool scan_feed(struct scan *s, const uint8_t *p, size_t n, size_t *used, const u
 {
     *used = *out_len = 0;
     *out = p;
+    s->is_head_out = false;
     switch (s->state) {
     case SCAN_HEAD:
         return feed_head(s, p, n, used, out, out_len, why);

@@ -223,9 +223,10 @@ static void put(struct policy_inject *j, bool redact, const char *before, const 
     auto_buf out = {0};
 
     memcpy(j->secret_id, "se-1", sizeof "se-1");
-    secrets_add(&secrets, "se-1", "TOKEN", "top-secret&1\n");
-    secrets_add(&secrets, "se-1", "BAD", "a\r\nb");
-    secrets_add(&secrets, "se-2", "OTHER", "of-another");
+    secrets_add(&secrets, "se-1", "TOKEN", "top-secret&1\n", 13);
+    secrets_add(&secrets, "se-1", "BAD", "a\r\nb", 4);
+    secrets_add(&secrets, "se-2", "OTHER", "of-another", 10);
+    secrets_add(&secrets, "se-1", "NUL", "half\0rest", 9);
     const struct injection in = {.secrets = &secrets, .host = "a.test", .now_s = 1440938160};
     buf_init(&out, 4096);
     redact_init(&words);
