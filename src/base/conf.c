@@ -33,7 +33,7 @@ static const struct key keys[] = {
     TEXT_KEY(listen),       TEXT_KEY(tls_cert),     TEXT_KEY(tls_key),
     TEXT_KEY(user_control), TEXT_KEY(user_node),    TEXT_KEY(user_egress),
     TEXT_KEY(user_image),   TEXT_KEY(cgroup_name),  TEXT_KEY(log_level),
-    TEXT_KEY(egress_dns),   TEXT_KEY(build_network),
+    TEXT_KEY(egress_dns),   TEXT_KEY(egress_ca),    TEXT_KEY(build_network),
     TEXT_KEY(router_listen), TEXT_KEY(router_host),
     TEXT_KEY(registry_auth), TEXT_KEY(registry_mirrors), TEXT_KEY(registry_insecure),
     TEXT_KEY(registry_ca), TEXT_KEY(registry_proxy), TEXT_KEY(registry_no_proxy),

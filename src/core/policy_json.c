@@ -152,10 +152,6 @@ static int read_rule(const json_t *j, size_t i, struct policy *p, struct err *e)
     const char *wrong = policy_rule_wrong(r);
     if (wrong != NULL)
         return err_param(e, ERR_INVALID, PARAM, "rule %zu: %s", i + 1, wrong);
-    /* Egress would refuse the whole of each connection that such a rule is about. */
-    if (r->nmethods > 0 || r->npaths > 0 || r->ninjects > 0)
-        return err_param(e, ERR_INVALID, PARAM, "rule %zu: requests are not looked at by this version: methods, paths and inject are refused",
-                         i + 1);
     return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "egress/egress.h"
 #include "ipc/policy_wire.h"
+#include "net/authority.h"
 #include "sys/fd.h"
 
 #ifndef SO_NETNS_COOKIE
@@ -119,14 +120,42 @@ static struct way *down_of(struct flow *f)
     return &f->down;
 }
 
-static void apply(struct box *b, struct policy *p, uint64_t revision, bool keep)
+/* Values that a policy names, and the authority: what only this process has in the clear. */
+struct private {
+    struct secrets secrets;
+    struct net_authority *authority;
+};
+
+static int read_private(const struct egress_policy *m, struct private *ret, struct err *e)
+{
+    const uint8_t *p = m->secrets;
+    size_t n = m->secrets_len;
+    struct egress_secret s;
+    int r;
+
+    *ret = (struct private){0};
+    while ((r = egress_secret_next(&p, &n, &s)) == 1)
+        secrets_add(&ret->secrets, s.id, s.key, s.value, s.value_len);
+    if (r == 0 && m->authority_len > 0)
+        ret->authority = net_authority_load((const char *)m->authority, m->authority_len, e);
+    if (r == 0 && (ret->authority != NULL || m->authority_len == 0))
+        return 0;
+    secrets_done(&ret->secrets);
+    return err_set(e, ERR_INVALID, r < 0 ? "the secrets are malformed" : "the authority is malformed");
+}
+
+static void apply(struct box *b, struct policy *p, struct private *private, uint64_t revision, bool keep)
 {
     struct flow *next;
 
     policy_done(&b->policy);
+    secrets_done(&b->secrets);
+    net_authority_free(b->authority);
     b->policy = *p;
     throttle_set(&b->up, p->bandwidth.up_bits_s);
     throttle_set(&b->down, p->bandwidth.down_bits_s);
+    b->secrets = private->secrets;
+    b->authority = private->authority;
     b->revision = revision;
     for (struct flow *f = b->flows; f != NULL; f = next) {
         next = f->next;
@@ -141,6 +170,7 @@ static void apply(struct box *b, struct policy *p, uint64_t revision, bool keep)
 struct box *box_attach(struct egress *g, const struct egress_policy *m, int fds[EGRESS_SOCKETS], struct err *e)
 {
     struct box *b = map_get(&g->boxes, m->sandbox);
+    struct private private;
     struct policy p;
     uint64_t netns;
 
@@ -150,10 +180,16 @@ struct box *box_attach(struct egress *g, const struct egress_policy *m, int fds[
         err_set(e, ERR_INVALID, "the policy is malformed");
         return NULL;
     }
+    if (read_private(m, &private, e) < 0) {
+        policy_done(&p);
+        return NULL;
+    }
     for (int i = 0; i < EGRESS_SOCKETS; i++) {
         if (fd_set_nonblock(fds[i], true) == 0)
             continue;
         policy_done(&p);
+        secrets_done(&private.secrets);
+        net_authority_free(private.authority);
         err_set(e, ERR_INTERNAL, "the sockets cannot be set up");
         return NULL;
     }
@@ -174,7 +210,7 @@ struct box *box_attach(struct egress *g, const struct egress_policy *m, int fds[
     b->raw4 = take_fd(&fds[EGRESS_RAW4]);
     b->raw6 = take_fd(&fds[EGRESS_RAW6]);
     b->netns = netns;
-    apply(b, &p, m->revision, m->keep);
+    apply(b, &p, &private, m->revision, m->keep);
     /* What is accepted has it from there. */
     relay_keep_alive(b->tcp);
     (void)setsockopt(b->tcp, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
@@ -186,13 +222,18 @@ struct box *box_attach(struct egress *g, const struct egress_policy *m, int fds[
 int box_policy(struct egress *g, const struct egress_policy *m, struct err *e)
 {
     struct box *b = map_get(&g->boxes, m->sandbox);
+    struct private private;
     struct policy p;
 
     if (b == NULL)
         return err_set(e, ERR_NOT_FOUND, "no sandbox %s here", m->sandbox);
     if (policy_decode(&p, m->policy, m->policy_len) < 0)
         return err_set(e, ERR_INVALID, "the policy is malformed");
-    apply(b, &p, m->revision, m->keep);
+    if (read_private(m, &private, e) < 0) {
+        policy_done(&p);
+        return -1;
+    }
+    apply(b, &p, &private, m->revision, m->keep);
     return 0;
 }
 
@@ -211,6 +252,8 @@ void box_detach(struct box *b)
     names_free(b->names);
     box_tell_rest(b);
     policy_done(&b->policy);
+    secrets_done(&b->secrets);
+    net_authority_free(b->authority);
     (void)map_del(&b->egress->boxes, b->id);
     free(b);
 }
@@ -224,4 +267,13 @@ void boxes_done(struct egress *g)
     while (map_next(&g->boxes, &it, &id, &value))
         box_detach(value);
     map_done(&g->boxes);
+}
+
+bool box_signs(const struct box *b)
+{
+    for (uint32_t i = 0; i < b->policy.nrules; i++)
+        for (uint32_t j = 0; j < b->policy.rules[i].ninjects; j++)
+            if (b->policy.rules[i].injects[j].kind == POLICY_SIGV4)
+                return true;
+    return false;
 }

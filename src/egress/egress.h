@@ -21,6 +21,7 @@
 #include "base/map.h"
 #include "base/policy.h"
 #include "egress/head.h"
+#include "egress/inject.h"
 #include "egress/throttle.h"
 #include "egress/udp_packet.h"
 #include "ipc/egress_proto.h"
@@ -33,6 +34,9 @@
 struct resolver;
 struct link_server;
 struct name_cache;
+struct open_tls;
+struct net_authority;
+struct opened;
 
 struct egress {
     struct loop *loop;
@@ -40,6 +44,7 @@ struct egress {
     struct link_server *links;
     struct map boxes;               /* sandbox id -> box, owned */
     struct loop_timer *totals_timer;    /* the node is told what has changed */
+    struct open_tls *tls;
     uint64_t own_netns;             /* cookie of the host's namespace */
 };
 
@@ -61,6 +66,9 @@ struct box {
     uint64_t revision;
     struct policy policy;
     struct throttle up, down;       /* what it says of bytes a second */
+    struct secrets secrets;         /* that the policy names */
+    struct net_authority *authority;    /* of opened connections; NULL: there is none */
+    uint64_t collected;             /* bytes of bodies that are kept until they are signed */
     struct flow *flows;             /* all open ones */
     uint32_t nflows;
     struct udp_flows *udp_flows;    /* made when first used */
@@ -112,6 +120,8 @@ struct flow {
     uint16_t port;
     uint8_t protocol;               /* enum policy_protocol */
     bool by_name;
+    bool opens;                     /* its requests are decided one by one: open.h */
+    struct opened *opened;          /* NULL until it is connected; owned */
     bool watched;                   /* every request is looked at: `scan` is set up */
     char name[POLICY_DOMAIN_MAX + 1];   /* "" = none */
     int rule;                       /* that allowed it */
@@ -137,6 +147,8 @@ struct box *box_attach(struct egress *g, const struct egress_policy *m, int fds[
 int box_policy(struct egress *g, const struct egress_policy *m, struct err *e);
 void box_detach(struct box *b);
 void boxes_done(struct egress *g);
+/* Whether any rule signs requests: then HTTP/2 is not offered, because bodies have to be known first. */
+bool box_signs(const struct box *b);
 /* decisions.c: notes what did not go out. protocol: or EGRESS_QUERY; `rule` -1: none matched; to and name may be NULL. */
 void box_deny(struct box *b, enum egress_reason reason, unsigned protocol, const struct address *to, uint16_t port,
               const char *name, int rule);

@@ -16,6 +16,7 @@
 #include "base/sandbox_net.h"
 #include "egress/egress.h"
 #include "egress/hello.h"
+#include "egress/open.h"
 #include "sys/fd.h"
 
 #define ACCEPTS_A_TURN 32
@@ -32,6 +33,7 @@ void flow_free(struct flow *f)
 {
     struct box *b = f->box;
 
+    opened_free(f);
     dial_cancel(f);
     throttle_leave(&b->up, f);
     throttle_leave(&b->down, f);
@@ -176,7 +178,7 @@ void flow_failed(struct flow *f, const char *status, const char *why)
 
 /* --- decision -------------------------------------------------------------------------------- */
 
-static bool may_dial(struct flow *f, const struct address *to, int *ret_rule, enum egress_reason *ret_reason)
+static bool may_dial(struct flow *f, const struct address *to, int *ret_rule, bool *ret_opens, enum egress_reason *ret_reason)
 {
     const struct policy_flow pf = {
         .to = to, .name = name_or_null(f), .port = f->port, .protocol = (enum policy_protocol)f->protocol};
@@ -185,12 +187,9 @@ static bool may_dial(struct flow *f, const struct address *to, int *ret_rule, en
     policy_ask(&f->box->policy, &pf, &v);
     *ret_rule = v.rule;
     f->logged = v.logged;
+    *ret_opens = v.opens;
     *ret_reason = EGRESS_BY_RULE;
     if (v.action != POLICY_ALLOW)
-        return false;
-    /* Requests of a connection that was decided on before cannot be looked at any more. */
-    *ret_reason = EGRESS_METHOD;
-    if (v.opens)
         return false;
     *ret_reason = EGRESS_ADDRESS;
     return policy_permits_address(&f->box->policy, v.rule, to, dial_is_local(to));
@@ -204,12 +203,15 @@ static void add_older(struct flow *f)
 {
     const struct name_entry *n = NULL;
     enum egress_reason reason;
+    bool opens;
     int rule;
 
     while ((n = names_of(f->box, &f->to, n)) != NULL)
         for (size_t i = 0; i < n->n && f->naddresses < ADDRESSES_MAX; i++)
-            if (address_is4(&n->addresses[i]) && may_dial(f, &n->addresses[i], &rule, &reason))
+            if (address_is4(&n->addresses[i]) && may_dial(f, &n->addresses[i], &rule, &opens, &reason)) {
+                f->opens = f->opens || opens;
                 f->addresses[f->naddresses++] = n->addresses[i];
+            }
 }
 
 /* `addresses` may be those of the flow. */
@@ -220,9 +222,13 @@ static void dial_allowed(struct flow *f, const struct address *addresses, size_t
     int rule = -1, bad_rule = -1, logged = -1;
 
     f->naddresses = 0;
+    f->opens = false;
     for (size_t i = 0; i < n && f->naddresses < ADDRESSES_MAX; i++) {
         enum egress_reason why;
-        if (may_dial(f, &addresses[i], &rule, &why)) {
+        bool opens;
+        if (may_dial(f, &addresses[i], &rule, &opens, &why)) {
+            /* Where one address needs it, all are treated so. */
+            f->opens = f->opens || opens;
             f->addresses[f->naddresses++] = addresses[i];
             f->rule = rule;
             logged = logged < 0 ? f->logged : logged;
@@ -236,7 +242,8 @@ static void dial_allowed(struct flow *f, const struct address *addresses, size_t
         flow_refuse(f, reason, bad, bad_rule);
         return;
     }
-    if (logged >= 0)
+    /* Of one that is opened each request is noted. */
+    if (logged >= 0 && !f->opens)
         box_note(f->box, (enum policy_protocol)f->protocol, &f->addresses[0], f->port, name_or_null(f), logged);
     if (addresses == &f->to && !address_is4(&f->to))
         add_older(f);
@@ -267,10 +274,6 @@ static void decide(struct flow *f)
         loop_timer_clear(f->timer);
     policy_ask(&f->box->policy, &pf, &v);
     f->by_name = v.by_name;
-    if (v.opens) {
-        flow_refuse(f, EGRESS_METHOD, &f->to, v.rule);
-        return;
-    }
     if (v.action == POLICY_ALLOW && !v.by_name) {
         dial_allowed(f, &f->to, 1);
         return;
@@ -540,6 +543,7 @@ void flow_accept(struct box *b)
 void flow_check(struct flow *f)
 {
     enum egress_reason reason;
+    bool opens;
     int rule;
 
     /* What a name leads to is looked at when that is known. */
@@ -551,9 +555,12 @@ void flow_check(struct flow *f)
         return;
     }
     const struct address *to = &f->dialled;
-    if (may_dial(f, to, &rule, &reason)) {
+    if (may_dial(f, to, &rule, &opens, &reason)) {
         f->rule = rule;
-        return;
+        /* What is not opened cannot be looked at any more. */
+        if (f->opened == NULL ? !opens : !opened_is_denied(f))
+            return;
+        reason = EGRESS_BY_RULE;
     }
     box_deny(f->box, reason, f->protocol, to, f->port, name_or_null(f), rule);
     flow_reset(f);

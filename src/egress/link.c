@@ -78,6 +78,9 @@ static int on_policy(struct link *l, struct chan_msg *m)
         return answer_error(l, m->tag, &e);
     }
     bool ok = attach ? box_attach(g, &p, m->fds, &e) != NULL : box_policy(g, &p, &e) == 0;
+    /* Values of secrets were in it. What came by a memfd is gone with that. */
+    if (m->map_ == NULL)
+        explicit_bzero(l->server->space, sizeof l->server->space);
     return ok ? send_it(l, EGRESS_OK, m->tag, NULL, 0) : answer_error(l, m->tag, &e);
 }
 

@@ -6,6 +6,7 @@
  * again what it has to know, and while it is away nothing leaves.
  */
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,6 +16,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "egress/egress.h"
+#include "egress/open.h"
 #include "sys/caps.h"
 #include "sys/fd.h"
 #include "sys/seccomp_role.h"
@@ -88,11 +90,14 @@ static int run(const struct conf *conf, struct err *e)
     if (fd_set_cloexec(LISTENER, true) < 0 || fd_set_nonblock(LISTENER, true) < 0)
         return err_set(e, ERR_INTERNAL, "cannot set up the listener");
     (void)signal(SIGPIPE, SIG_IGN);
+    /* What is freed is overwritten: values of secrets go through buffers that grow, and through OpenSSL's. */
+    (void)mallopt(M_PERTURB, 0x51);
     g.loop = loop_new();
     map_init(&g.boxes);
     g.own_netns = own_netns();
     g.resolver = resolver_new(g.loop, conf->egress_dns, e);
-    if (g.resolver == NULL || seccomp_role_install(filter_groups, e) < 0)
+    g.tls = open_tls_new(conf->egress_ca, e);
+    if (g.resolver == NULL || g.tls == NULL || seccomp_role_install(filter_groups, e) < 0)
         return -1;              /* the process ends: nothing needs undoing */
     loop_on_signal(g.loop, SIGTERM, on_stop, g.loop);
     loop_on_signal(g.loop, SIGINT, on_stop, g.loop);
@@ -104,6 +109,7 @@ static int run(const struct conf *conf, struct err *e)
     loop_timer_free(g.totals_timer);
     boxes_done(&g);             /* which tells the last totals */
     links_free(take_ptr(&g.links));
+    open_tls_free(g.tls);
     resolver_free(g.resolver);
     loop_free(g.loop);
     return r < 0 ? err_sys(e, -r, "run the event loop") : 0;

@@ -13,6 +13,7 @@
 
 #include "base/mem.h"
 #include "egress/egress.h"
+#include "egress/open.h"
 #include "sys/fd.h"
 
 #define CHUNK (128 * 1024)
@@ -282,13 +283,17 @@ static void settle(struct flow *f)
 
 void relay_go_on_up(struct flow *f)
 {
-    if (pump_up(f) == GO_ON)
+    if (f->opened != NULL)
+        opened_go_on(f);
+    else if (pump_up(f) == GO_ON)
         settle(f);
 }
 
 void relay_go_on_down(struct flow *f)
 {
-    if (pump_down(f) == GO_ON)
+    if (f->opened != NULL)
+        opened_go_on(f);
+    else if (pump_down(f) == GO_ON)
         settle(f);
 }
 
@@ -343,6 +348,10 @@ void relay_start(struct flow *f)
     f->box->status.totals.flows++;
     loop_timer_free(f->timer);
     f->timer = NULL;
+    if (f->opens) {
+        opened_start(f);
+        return;
+    }
     f->watched = f->by_name && f->protocol == POLICY_HTTP;
     if (f->watched)
         scan_init(&f->scan, f->name);

@@ -20,7 +20,8 @@ const char *egress_reason_name(enum egress_reason r)
         [EGRESS_MISMATCH] = "mismatch", [EGRESS_METHOD] = "method", [EGRESS_ENCRYPTED] = "encrypted-hello",
         [EGRESS_LIMIT] = "limit", [EGRESS_MALFORMED] = "malformed",
         [EGRESS_NOTED] = "noted",
-        [EGRESS_SECRET] = "secret", [EGRESS_PINNED] = "tls_pinned", [EGRESS_CERTIFICATE] = "certificate",
+        [EGRESS_SECRET] = "secret", [EGRESS_PINNED] = "pinned", [EGRESS_CERTIFICATE] = "certificate",
+        [EGRESS_PROTOCOL] = "protocol",
     };
 
     return r > 0 && r < EGRESS_REASONS_ ? names[r] : "?";

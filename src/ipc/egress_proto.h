@@ -95,6 +95,7 @@ enum egress_reason {
     EGRESS_SECRET,              /* what a rule puts in could not be put in */
     EGRESS_PINNED,              /* the client does not take the sandbox's own authority for the server's */
     EGRESS_CERTIFICATE,         /* the server's certificate cannot be verified */
+    EGRESS_PROTOCOL,            /* the client speaks no protocol in which requests can be looked at */
     EGRESS_REASONS_
 };
 const char *egress_reason_name(enum egress_reason r);

@@ -155,6 +155,7 @@ int role_view_enter(enum role r, int layers)
         break;
     case ROLE_EGRESS:
         show_resolver(&v);
+        show(&v, c->egress_ca, 0);
         show_in(&v, c->data_dir, "egress", VIEW_WRITE | VIEW_NEEDED);
         break;
     case ROLE_IMAGE:
@@ -182,6 +183,7 @@ int spawner_view_enter(void)
     show_tls(&v);
     show(&v, keeper.conf.tunnel_certs, VIEW_TREE);
     show(&v, keeper.conf.registry_auth, 0);
+    show(&v, keeper.conf.egress_ca, 0);
     show(&v, "/proc", VIEW_WRITE | VIEW_TREE);
     show(&v, "/sys", 0);
     show(&v, keeper.conf.run_dir, VIEW_NEEDED | VIEW_WRITE);

@@ -16,6 +16,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 
 import qsdaemon  # noqa: E402
 
+import opened  # noqa: E402
+import teller as teller_module  # noqa: E402
 import world as world_module  # noqa: E402
 
 
@@ -65,6 +67,7 @@ def pytest_configure(config):
 @pytest.fixture(scope="session")
 def world():
     home = qsdaemon.make_dir("qs-world-")
+    home.chmod(0o755)               # egress reads the authority
     yield world_module.World(home)
     qsdaemon.shutil.rmtree(home, ignore_errors=True)
 
@@ -81,7 +84,7 @@ def suites_tar():
 
 @pytest.fixture(scope="session")
 def daemon(world):
-    instance = qsdaemon.Daemon(qsdaemon.build_dir(), egress_dns=world_module.DNS)
+    instance = qsdaemon.Daemon(qsdaemon.build_dir(), egress_dns=world_module.DNS, egress_ca=world.home / "ca.pem")
     try:
         instance.start()
         instance.import_base()
@@ -110,3 +113,24 @@ def pytest_runtest_makereport(item, call):
     instance = getattr(item, "funcargs", {}).get("daemon")
     if report.failed and instance is not None:
         report.sections.append(("log of the daemon", instance.log_tail(lines=25)))
+
+
+@pytest.fixture(scope="session")
+def teller(world):
+    return teller_module.Teller(world)
+
+
+@pytest.fixture
+def server(teller):
+    """Tells what arrived of requests."""
+    teller.clear()
+    yield teller
+    teller.go_on.set()
+
+
+@pytest.fixture
+def secret(api):
+    values = {"TOKEN": opened.VALUE, "USER": "me", "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": opened.AWS_KEY}
+    assert api.put("/v1/secrets/inject", json={"values": values}).status_code in (200, 201)
+    yield "inject"
+    api.delete("/v1/secrets/inject")

@@ -267,8 +267,8 @@ BAD = [
     ({"rules": [{"domians": ["a.b"]}]}, "domains"), ("closed", "network"), (7, "network"),
     ({"allow_domains": ["1.2.3.4"]}, "1.2.3.4"), ({"allow_domains": ["b\u00fccher.test"]}, "punycode"),
     ({"rules": [], "allow_cidrs": []}, "exclude"),
-    # Not looked at by egress: said at once, not at the first connection.
-    ({"rules": [{"domains": ["a.test"], "methods": ["GET"]}]}, "methods"), ({"rules": [{"domains": ["a.test"], "paths": ["/x"]}]}, "paths"),
+    ({"rules": [{"methods": ["GET"]}]}, "domains"), ({"rules": [{"domains": ["a.test"], "paths": ["x"]}]}, "path"),
+    ({"rules": [{"domains": ["a.test"], "methods": ["GET"], "protocol": "tcp"}]}, "protocol"),
 ]
 
 

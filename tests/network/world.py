@@ -159,6 +159,7 @@ class World:
             sh("ip link set out0 up")
             near = subprocess.run("ip -br link show out0", shell=True, capture_output=True, text=True, check=True).stdout.split()[2]
             LIBC.setns(outside, CLONE_NEWNET)
+            self.netns = outside
             sh("ip link set lo up && ip link set world up && ip route add default dev world && ip -6 route add default dev world")
             for host in HOSTS:
                 sh(f"ip addr add {host}/{'128 nodad' if ':' in host else '32'} dev world" if ":" not in host

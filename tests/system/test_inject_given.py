@@ -12,15 +12,6 @@ def rule(**inject):
     return {"rules": [{"domains": ["api.test"], "inject": [inject]}]}
 
 
-@pytest.fixture(autouse=True)
-def requests_are_looked_at(api):
-    r = api.put("/v1/policies/probe", json=rule(header="x-key", value="fixed"))
-    if r.status_code == 400 and "requests are not looked at by this version" in r.json()["error"]["message"]:
-        pytest.skip("egress of this version does not look at requests")
-    assert r.status_code in (200, 201), r.text
-    assert api.delete("/v1/policies/probe").status_code == 204
-
-
 @pytest.fixture
 def secret(api):
     assert api.put("/v1/secrets/given", json={"values": {"TOKEN": "s3cr3t-of-the-test"}}).status_code in (200, 201)

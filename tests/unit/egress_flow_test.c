@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "egress/egress.h"
+#include "egress/open.h"
 #include "sys/fd.h"
 
 static struct egress egress;
@@ -75,6 +76,16 @@ void flow_free(struct flow *f)
     end(f);
     is_freed = true;
     loop_stop(egress.loop);
+}
+
+void opened_start(struct flow *f)
+{
+    fail_msg("opened, which was not asked for");
+}
+
+void opened_go_on(struct flow *f)
+{
+    opened_start(f);
 }
 
 void flow_refuse(struct flow *f, enum egress_reason reason, const struct address *to, int rule)

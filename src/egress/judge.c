@@ -1,0 +1,148 @@
+/*
+ * judge.c - whether a request of an opened connection may go on, and what is put into it
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "egress/open.h"
+
+void asked_init(struct asked *a)
+{
+    *a = (struct asked){.rule = -1};
+    redact_init(&a->words);
+}
+
+void asked_done(struct asked *a)
+{
+    free(a->path);
+    a->path = NULL;
+    redact_done(&a->words);
+}
+
+static void refuse(struct judged *j, int status, enum egress_reason reason, const char *text)
+{
+    j->status = status;
+    j->reason = reason;
+    j->text = text;
+}
+
+static bool ask(struct flow *f, struct asked *a, struct policy_verdict *v, enum egress_reason *ret_reason)
+{
+    const struct policy_flow pf = {.to = &f->dialled, .name = f->name[0] != '\0' ? f->name : NULL, .port = f->port,
+                                   .protocol = (enum policy_protocol)f->protocol, .method = a->method, .path = a->path};
+
+    policy_ask(&f->box->policy, &pf, v);
+    a->rule = v->rule;
+    *ret_reason = EGRESS_BY_RULE;
+    if (v->action != POLICY_ALLOW)
+        return false;
+    *ret_reason = EGRESS_ADDRESS;
+    return policy_permits_address(&f->box->policy, v->rule, &f->dialled, dial_is_local(&f->dialled));
+}
+
+static bool has_lower_case(const char *method)
+{
+    for (const char *c = method; *c != '\0'; c++)
+        if (*c >= 'a' && *c <= 'z')
+            return true;
+    return false;
+}
+
+void judge_request(struct flow *f, const struct request *r, struct asked *a, struct judged *ret)
+{
+    const char *path = request_path(r);
+    struct policy_verdict v;
+    enum egress_reason reason;
+
+    *ret = (struct judged){.rule = -1};
+    a->path = mem_alloc(POLICY_PATH_MAX + 1);
+    if (!policy_path(path, strlen(path), a->path)) {
+        a->path[0] = '\0';
+        refuse(ret, 400, EGRESS_MALFORMED, "servers read such a path in more than one way");
+        return;
+    }
+    a->path = mem_realloc(a->path, strlen(a->path) + 1);
+    if (strlen(r->method) >= sizeof a->method || has_lower_case(r->method)) {
+        refuse(ret, 400, EGRESS_MALFORMED, "servers read such a method in more than one way");
+        return;
+    }
+    (void)snprintf(a->method, sizeof a->method, "%s", r->method);
+    bool may = ask(f, a, &v, &reason);
+    ret->rule = v.rule;
+    if (!may)
+        refuse(ret, 403, reason, "the network policy of this sandbox does not allow the request");
+    else if (v.logged >= 0)
+        box_note(f->box, f->protocol, &f->dialled, f->port, f->name, v.logged);
+}
+
+bool judge_still(struct flow *f, struct asked *a)
+{
+    struct policy_verdict v;
+    enum egress_reason reason;
+
+    return ask(f, a, &v, &reason);
+}
+
+bool judge_needs_body(const struct flow *f, const struct request *r, const struct asked *a)
+{
+    return inject_needs_body(r, &f->box->policy.rules[a->rule]);
+}
+
+/* Which secret was used for what; never its value, and of the target what was there before. */
+static void note_use(struct flow *f, const struct policy_rule *rule, const struct asked *a, uint32_t used)
+{
+    char path[512];
+
+    if (used != 0)
+        f->box->status.totals.injected++;
+    for (uint32_t i = 0; i < rule->ninjects; i++) {
+        const struct policy_inject *j = &rule->injects[i];
+        if ((used & 1u << i) != 0)
+            log_info("egress.injected", "sandbox=%s secret=%s id=%s name=%s port=%u rule=%d rule_name=%s method=%s path=%s",
+                     f->box->id, j->secret[0] != '\0' ? j->secret : "-", j->secret_id[0] != '\0' ? j->secret_id : "-",
+                     f->name, f->port, a->rule + 1, rule->name[0] != '\0' ? rule->name : "-", a->method,
+                     log_escape(a->path, path, sizeof path));
+    }
+}
+
+void judge_inject(struct flow *f, struct request *r, const char *body, bool is_http2, struct asked *a, struct judged *ret)
+{
+    const struct policy_rule *rule = &f->box->policy.rules[a->rule];
+    const char *host = is_http2 ? f->name : request_get(r, "Host");
+    const struct injection in = {.secrets = &f->box->secrets, .host = host != NULL ? host : f->name, .body = body,
+                                 .now_s = clock_wall_ms() / 1000, .is_http2 = is_http2};
+    uint32_t used;
+
+    if (rule->action != POLICY_INJECT)
+        return;
+    const char *wrong = inject_apply(r, rule, &in, &used, &a->words);
+    if (wrong != NULL) {
+        refuse(ret, 502, EGRESS_SECRET, wrong);
+        return;
+    }
+    a->redacts = rule->redact;
+    note_use(f, rule, a, used);
+}
+
+void judge_refused(struct flow *f, const struct judged *j, char *out, size_t size)
+{
+    box_deny(f->box, j->reason, (enum policy_protocol)f->protocol, &f->dialled, f->port, f->name, j->rule);
+    const struct egress_status *s = &f->box->status;
+    const char *by = s->denials[s->ndenials - 1].rule;
+
+    (void)snprintf(out, size, "quicksand: %s: %s port %u (%s%s%s)\n", j->text, f->name, f->port, egress_reason_name(j->reason),
+                   by[0] != '\0' ? " " : "", by);
+}
+
+const char *judge_status(int status)
+{
+    return status == 400   ? "400 Bad Request"
+           : status == 413 ? "413 Content Too Large"
+           : status == 421 ? "421 Misdirected Request"
+           : status == 502 ? "502 Bad Gateway"
+           : status == 503 ? "503 Service Unavailable"
+                           : "403 Forbidden";
+}
