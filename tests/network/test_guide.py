@@ -49,7 +49,7 @@ def quicksand(daemon, tmp_path):
 
 
 def test_nothing_of_the_guide_is_left_out():
-    assert len(POLICIES) == 1 and len(BLOCKS) == 3 and len(EXPLAINED) == 13
+    assert len(POLICIES) == 2 and len(BLOCKS) == 3 and len(EXPLAINED) == 13
     assert len(re.findall("^```", GUIDE, re.M)) == 2 * (len(POLICIES) + len(BLOCKS))
 
 
@@ -60,6 +60,18 @@ def test_the_policy_is_taken_as_it_is(api):
         assert [kept[k] for k in ("dns", "refuse_ech", "bandwidth")] == [given[k] for k in ("dns", "refuse_ech", "bandwidth")]
         for rule, was in zip(kept["rules"], given["rules"], strict=True):
             assert {k: v for k, v in rule.items() if k in was} == {**was, **({"cidrs": ["10.20.0.5/32"]} if "cidrs" in was else {})}
+
+
+def test_rules_over_requests_are_taken_as_they_are(api):
+    """The requests themselves: test_requests.py, test_inject.py."""
+    assert api.put("/v1/secrets/github", json={"values": {"TOKEN": "a value"}}).status_code in (200, 201)
+    try:
+        with api.sandbox(network=POLICIES[1]) as sb:
+            for rule, was in zip(api.get(f"/v1/sandboxes/{sb.id}/policy").json()["rules"], POLICIES[1]["rules"], strict=True):
+                inject = [{"mode": "set", **i} for i in was.get("inject", [])]
+                assert {k: v for k, v in rule.items() if k in was} == {**was, **({"inject": inject} if inject else {})}
+    finally:
+        api.delete("/v1/secrets/github")
 
 
 def go(api, sb, url):
