@@ -12,9 +12,9 @@ from registry import index_of
 
 
 class Hostile:
-    def __init__(self, port):
+    def __init__(self, port, address="127.0.0.1"):
         self.port = port
-        self.host = f"127.0.0.1:{port}"
+        self.host = f"{address}:{port}"
         self.reset()
         outer = self
 
@@ -28,7 +28,7 @@ class Hostile:
                 with contextlib.suppress(ConnectionError):
                     outer.handle(self)
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.server = http.server.ThreadingHTTPServer((address, port), Handler)
         self.server.daemon_threads = True
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 

@@ -72,6 +72,28 @@ def test_an_unknown_target(images):
     assert r.status_code == 404 and r.json()["error"]["param"] == "target" and "'two'" in r.text
 
 
+@pytest.mark.parametrize("step,fields", [
+    ("RUN exit 1", {}), ("RUN sleep 1000", {"step_timeout_s": 1}), ("RUN (sleep 1000 &) ; while :; do :; done", {"step_timeout_s": 1}),
+    ("RUN cat /dev/zero >/big", {"disk_mb": 64}), ("COPY nothing /", {}), ("COPY --from=nowhere a /", {}), ("RUN kill -9 1; kill -9 -1", {}),
+], ids=["fails", "never-ends", "never-ends-in-the-background", "fills-the-disk", "copies-nothing", "no-such-stage", "kills-everything"])
+def test_what_was_built_before_a_fault_is_known(images, step, fields):
+    """Whatever ends the step: nothing of it is left, what came before it is whole, and the next build takes it from the cache."""
+    start = f"FROM base\nENV X={uuid.uuid4().hex}\nRUN head -c 5000 /dev/zero >/kept && cat /proc/sys/kernel/random/uuid >>/kept\nCOPY f /\n"
+    before = {i["id"] for i in images.api.get("/v1/images", params={"limit": 1000}).json()["items"]}
+    files = {"f": b"of the context"}
+    r = begin(images, start + step + "\n", files, **fields)
+    assert r.status_code == 202, r.text
+    op = images.wait(r.json())
+    assert op["state"] == "failed" and "line 5" in op["error"]["message"], op
+    assert live(images) == [] and images.staged() == []
+    assert {i["id"] for i in images.api.get("/v1/images", params={"limit": 1000}).json()["items"]} == before
+    image, op = build(images, start + "RUN cp /kept /copied\n", files)
+    assert op["result"]["cached_steps"] == 1
+    r = images.api.post(f"/v1/images/{image['id']}/verify", json={})
+    assert r.status_code == 200 and r.json()["whole"] is True, r.text
+    assert sh(images, image, "cmp /kept /copied && wc -c </kept; cat /f") == "5037\nof the context"
+
+
 def test_a_full_disk(images):
     op = build_fails(images, "FROM base\nRUN dd if=/dev/zero of=/big bs=1M count=200\n", "conflict", "line 2", "exit code 1", disk_mb=64)
     assert any("No space left" in line or "quota" in line.lower() for line in images.log(op)), images.log(op)

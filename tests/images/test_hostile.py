@@ -21,11 +21,26 @@ def server(hostile):
     s.stop()
 
 
+def images_there(images):
+    return {i["id"] for i in images.api.get("/v1/images", params={"limit": 1000}).json()["items"]}
+
+
 @pytest.fixture
 def bad(server, images):
     server.reset()
     yield server
     assert images.staged() == []
+
+
+@pytest.fixture
+def nothing(bad, images):
+    """Not even a row or a blob is there after the test that was not there before; only layers of a pull may be."""
+    before = images_there(images)
+    blobs = images.daemon.data_dir / "layers/.blobs"
+    had = set(blobs.iterdir()) if blobs.exists() else set()
+    yield
+    assert images_there(images) == before
+    assert set(blobs.iterdir()) <= had
 
 
 def name(request):
@@ -52,6 +67,58 @@ def test_wrong_bytes_of_a_layer(images, bad, ref):
     images.pull_fails(ref, "invalid_argument", "digest")
     bad.override.clear()
     assert images.pull(ref)["digest"] == bad.image.digest
+
+
+def test_wrong_bytes_of_the_configuration(images, bad, ref, nothing):
+    bad.image = Image([layer(b"configuration")])
+    digest = bad.image.body["config"]["digest"]
+    bad.override[digest] = bad.image.blobs[digest].replace(b"linux", b"Linux")
+    images.pull_fails(ref, "invalid_argument", "digest")
+
+
+@pytest.mark.parametrize("digest", ["sha256:", "sha256:" + "g" * 64, "sha256:" + "A" * 64, "md5:" + "0" * 32, "sha256:../../../etc/passwd", ""],
+                         ids=["short", "letters", "capitals", "md5", "path", "empty"])
+def test_digests_that_are_none(images, bad, ref, digest, nothing):
+    bad.image = Image([layer(b"digests")])
+    body = dict(bad.image.body)
+    body["layers"] = [{**body["layers"][0], "digest": digest}]
+    bad.manifest = json.dumps(body).encode()
+    images.pull_fails(ref, "invalid_argument", "digest")
+    assert not any("/blobs/" in path and not path.endswith(body["config"]["digest"]) for path, _ in bad.requests)
+
+
+@pytest.mark.parametrize("size,code", [(-1, "invalid_argument"), (1 << 62, "invalid_argument"), ("10", "invalid_argument"), (None, "invalid_argument"), (1.5, "invalid_argument")])
+def test_sizes_that_are_none(images, bad, ref, size, code, nothing):
+    """One that is too large is known before a byte of it comes."""
+    bad.image = Image([layer(b"sizes")])
+    body = dict(bad.image.body)
+    body["layers"] = [{**body["layers"][0], "size": size}]
+    bad.manifest = json.dumps(body).encode()
+    images.pull_fails(ref, code, "size")
+    assert not any(path.endswith(body["layers"][0]["digest"]) for path, _ in bad.requests)
+
+
+def test_a_bad_layer_above_good_ones(images, bad, ref):
+    """What was good is not fetched again, and images of the same layers are what they were."""
+    good = [tar_of({f"f{i}": bytes([i]) * 20_000}) for i in range(3)]
+    bad.image = Image(good[:2])
+    older = images.pull(f"{bad.host}/older/of-the-same:1")
+    bad.image = Image([*good, layer(b"bad one")])
+    before = images_there(images)
+    last = bad.image.layers[3]["digest"]
+    bad.override[last] = bytes(len(bad.image.blobs[last]))
+    images.pull_fails(ref, "invalid_argument", "digest")
+    assert images_there(images) == before
+    r = images.api.post(f"/v1/images/{older['id']}/verify", json={})
+    assert r.status_code == 200 and r.json()["whole"] is True, r.text
+    with images.box(older["id"]) as box:
+        assert box.read("/f1") == b"\1" * 20_000
+    bad.override.clear()
+    bad.requests.clear()
+    image = images.pull(ref)
+    fetched = [path.rsplit("/", 1)[1] for path, _ in bad.requests if "/blobs/" in path]
+    assert last in fetched and bad.image.layers[0]["digest"] not in fetched and bad.image.layers[1]["digest"] not in fetched
+    assert image["size_bytes"] == 60_007
 
 
 def test_a_longer_and_a_shorter_layer(images, bad, ref):
@@ -84,7 +151,7 @@ def test_a_layer_that_breaks_off_is_continued(images, bad, ref):
     assert starts == sorted(starts) and starts[0] == size // 5
 
 
-def test_another_tree_than_the_configuration_says(images, bad, ref):
+def test_another_tree_than_the_configuration_says(images, bad, ref, nothing):
     bad.image = Image([layer(b"tree")], diff_ids=["sha256:" + "1" * 64])
     images.pull_fails(ref, "invalid_argument", "111111111111")
 
@@ -102,12 +169,12 @@ def test_a_manifest_that_is_not_the_one_asked_for(images, bad, server):
     (b'{"schemaVersion": 2, "a": ' + b"[" * 100 + b"]" * 100 + b"}", "malformed_request"),
     (b'{"schemaVersion": 2, "layers": "' + b"x" * 5_000_000 + b'"}', "too_large"),
 ], ids=["empty", "no-json", "array", "nothing", "old", "empty-index", "deep", "long"])
-def test_manifests_that_are_none(images, bad, ref, text, code):
+def test_manifests_that_are_none(images, bad, ref, text, code, nothing):
     bad.manifest = text
     images.pull_fails(ref, code)
 
 
-def test_very_many_layers(images, bad, ref):
+def test_very_many_layers(images, bad, ref, nothing):
     bad.image = Image([layer()])
     body = dict(bad.image.body)
     body["layers"] = body["layers"] * 10000
@@ -115,7 +182,7 @@ def test_very_many_layers(images, bad, ref):
     images.pull_fails(ref, "too_large", "10000 layers")
 
 
-def test_a_million_layers(images, bad, ref):
+def test_a_million_layers(images, bad, ref, nothing):
     bad.image = Image([layer()])
     body = json.dumps({**bad.image.body, "layers": []})
     one = json.dumps(bad.image.body["layers"][0])
@@ -138,7 +205,7 @@ def test_a_kind_of_authentication_that_is_not_known(images, bad, ref):
     images.pull_fails(ref, "permission_denied", "Negotiate")
 
 
-def test_an_archive_that_is_a_bomb(images, bad, ref):
+def test_an_archive_that_is_a_bomb(images, bad, ref, nothing):
     """Its header promises twenty gigabytes; that is known before any of them is written."""
     info = tarfile.TarInfo("bomb")
     info.size = 20 << 30
@@ -152,7 +219,7 @@ def test_a_stall_ends_by_itself(images, bad, ref):
     images.pull_fails(ref, "timeout", "stalled")
 
 
-def test_endless_401(images, bad, ref):
+def test_endless_401(images, bad, ref, nothing):
     bad.image = Image([layer()])
     bad.token = "never-this"
     images.pull_fails(ref, "permission_denied", "credentials")
@@ -237,6 +304,35 @@ def test_endless_redirects(images, bad, ref, server):
     assert len(bad.requests) < 20
 
 
+@pytest.mark.long
+def test_a_stalled_layer_ends_by_itself(images, bad, ref):
+    """The first bytes came, and then none; what came is gone on with by the next pull."""
+    bad.image = Image([tar_of({"f": bytes(range(256)) * 4000})], "plain")
+    digest, size = layer_digest(bad.image), bad.image.layers[0]["size"]
+
+    def stall(rq, asked, blob):
+        if asked != digest:
+            return False
+        start = int((rq.headers.get("range") or "bytes=0-").split("=")[1].rstrip("-"))
+        rq.send_response(206 if start else 200)
+        rq.send_header("content-length", str(size - start))
+        rq.end_headers()
+        rq.wfile.write(blob[start:1000])
+        rq.wfile.flush()
+        time.sleep(8)
+        rq.close_connection = True
+        return True
+
+    bad.on_blob = stall
+    op = images.wait(images.begin_pull(ref))
+    assert op["state"] == "failed" and op["error"]["code"] == "timeout" and "stalled" in op["error"]["message"], op
+    bad.on_blob = None
+    bad.requests.clear()
+    images.pull(ref)
+    ranges = [{k.lower(): v for k, v in headers.items()}.get("range") for path, headers in bad.requests if path.endswith(digest)]
+    assert ranges == ["bytes=1000-"]
+
+
 def entry(kind, path, **fields):
     info = tarfile.TarInfo(path)
     info.type, info.mode = kind, 0o644
@@ -252,7 +348,7 @@ def entry(kind, path, **fields):
     (entry(tarfile.REGTYPE, "f", uid=70000), "invalid_argument", "70000"),
     ({".wh.": b""}, "invalid_argument", "whiteout"), ({"d/.wh...": b""}, "invalid_argument", "whiteout"),
 ], ids=["dotdot", "hard-absolute", "hard-out", "id", "whiteout-empty", "whiteout-dotdot"])
-def test_archives_that_are_refused(images, bad, ref, files, code, word):
+def test_archives_that_are_refused(images, bad, ref, files, code, word, nothing):
     bad.image = Image([tar_of(files)])
     images.pull_fails(ref, code, word)
 
@@ -294,7 +390,7 @@ def test_a_directory_that_becomes_a_link(images, bad, ref):
         assert box.read("/etc/slipped") == b"2" and "slipped" in box.names("/etc")
 
 
-def test_cut_archives(images, bad, ref):
+def test_cut_archives(images, bad, ref, nothing):
     whole = tar_of({"f": b"x" * 5000})
     bad.image = Image([whole[:3000]])
     images.pull_fails(ref, "invalid_argument", "complete tar")
