@@ -1,7 +1,7 @@
 /*
- * image_gc.c - images, build steps and uploaded contexts that nobody uses
+ * image_gc.c - images, build steps, uploaded contexts and layers that nobody uses
  *
- * Called when a user asks; for contexts by the sweep. An image in use by a live sandbox stays whatever its age.
+ * Called when a user asks; for contexts, and what pulls and builds that broke off left, by the sweep. An image in use by a live sandbox stays whatever its age.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +13,7 @@
 #include "core/internal.h"
 
 #define PAGE 500
+#define LAYER_KEEP_US (24LL * 3600 * 1000000)   /* of pulls and builds that broke off: the next one goes on with them */
 
 struct candidate {
     char id[ID_SIZE];
@@ -90,7 +91,8 @@ static int collect(struct core *c, struct gc *gc, image_gc_fn fn, void *ctx, str
         if (is_gone)
             fn(ctx, gc->list[i].id, gc->list[i].bytes, gc->list[i].source);
     }
-    if (store_step_expire(c->store, "", gc->before_us, &ret->steps, e) < 0 || store_garbage_bytes(c->store, &after, e) < 0)
+    if (store_step_expire(c->store, "", gc->before_us, &ret->steps, e) < 0 ||
+        store_layer_release_unnamed(c->store, gc->before_us, e) < 0 || store_garbage_bytes(c->store, &after, e) < 0)
         return -1;
     ret->freed_bytes = after - before;
     return 0;
@@ -119,19 +121,19 @@ int image_gc(struct core *c, const struct image_gc_spec *spec, image_gc_fn fn, v
     return r;
 }
 
-void contexts_expire(struct core *c, int64_t now_us)
+void layers_expire(struct core *c, int64_t now_us)
 {
     int64_t forgotten = 0;
     struct err e;
 
     if (store_begin(c->store, STORE_FAST, &e) == 0) {
         if (store_step_expire(c->store, IMAGE_CONTEXT_KEY, now_us - IMAGE_CONTEXT_KEEP_US, &forgotten, &e) == 0 &&
-            store_commit(c->store, &e) == 0) {
+            store_layer_release_unnamed(c->store, now_us - LAYER_KEEP_US, &e) == 0 && store_commit(c->store, &e) == 0) {
             if (forgotten > 0)
                 log_info("context.expired", "n=%lld", (long long)forgotten);
             return;
         }
         store_rollback(c->store);
     }
-    core_log(LOG_L_ERROR, "context.expire", "-", &e);
+    core_log(LOG_L_ERROR, "layer.expire", "-", &e);
 }

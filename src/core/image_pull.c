@@ -110,8 +110,28 @@ static void say(struct image_pull *p, const char *line)
         p->line(p->ctx, line);
 }
 
+/* Layers that are about to come: if the pull breaks off, those that came are named by nothing but these rows, and go in a while. */
+static void note_layers(struct image_pull *p, const Quicksand__Node__ImagePullEvent *m)
+{
+    struct store *s = p->core->store;
+    int64_t now = clock_wall_us();
+    struct err e;
+    int r = store_begin(s, STORE_FAST, &e);
+
+    for (size_t i = 0; r == 0 && i < m->n_layers; i++)
+        r = store_layer_put(s, m->layers[i]->layer, (int64_t)m->layers[i]->bytes, (int64_t)m->layers[i]->files, now, &e);
+    if (r == 0)
+        r = store_commit(s, &e);
+    if (r < 0) {
+        store_rollback(s);
+        core_log(LOG_L_WARN, "image.pull", p->name, &e);
+    }
+}
+
 static void on_event(struct image_pull *p, const Quicksand__Node__ImagePullEvent *m)
 {
+    if (m->n_layers > 0 && m->digest == NULL)
+        note_layers(p, m);
     if (m->log != NULL)
         say(p, m->log);
     if (m->has_total_bytes && p->operation != NULL)

@@ -71,7 +71,7 @@ void node_calls_free_all(struct core *c);
 int sandboxes_open(struct core *c, struct err *e);
 void sandboxes_close(struct core *c);
 /* image.c: removes layers that no image names, one at a time. */
-void contexts_expire(struct core *c, int64_t now_us);   /* uploads for builds that no build took */
+void layers_expire(struct core *c, int64_t now_us);     /* uploads that no build took, layers that nothing names */
 void images_sweep(struct core *c);
 /* Calls fn once no layer is being removed, maybe at once; for callers that keep further removals away (core->imports). */
 void images_when_quiet(struct core *c, void (*fn)(void *arg), void *arg);

@@ -232,6 +232,28 @@ static int unpacker_ended(struct pull *p, struct unpacker *u, struct err *e)
     return add_to_total(p, i, e);
 }
 
+static void add_layer(struct image_layers *m, const char *layer, uint64_t bytes, uint64_t files)
+{
+    memcpy(m->layers[m->nlayers].layer, layer, 65);
+    m->layers[m->nlayers].bytes = bytes;
+    m->layers[m->nlayers++].files = files;
+}
+
+/* Top first, with the sizes that are known by now. */
+static void tell_layers(struct pull *p)
+{
+    auto_free struct image_layers *m = mem_zalloc(sizeof *m);
+
+    memcpy(m->digest, p->plan.digest, sizeof m->digest);
+    memcpy(m->source, p->plan.source, sizeof m->source);
+    for (uint32_t i = p->plan.nlayers; i-- > 0;)
+        if (!p->is_dropped[i])
+            add_layer(m, layer_of(p, i), p->bytes[i], p->files[i]);
+    if (m->nlayers == 0)
+        add_layer(m, LAYER_EMPTY, 0, 0);
+    job_send(p->job->conn, IMAGE_LAYERS, p->space, image_layers_encode(m, p->space, sizeof p->space));
+}
+
 /* --- what the fetcher says ------------------------------------------------------------------------------------------------- */
 
 static int on_plan(struct pull *p, const struct chan_msg *m, struct err *e)
@@ -256,6 +278,9 @@ static int on_plan(struct pull *p, const struct chan_msg *m, struct err *e)
                 return -1;
         }
     }
+    /* Said before any of it comes, so that somebody knows of the layers of a pull that breaks off. */
+    if (p->plan.nlayers > 0)
+        tell_layers(p);
     int r = chan_send(p->channel, FETCH_WANT, 0, p->wanted, p->plan.nlayers, NULL, 0);
     return r < 0 ? err_sys(e, -r, "answer the fetching process") : 0;
 }
@@ -417,28 +442,6 @@ static void clean_up(struct pull *p)
     fd_close(&p->blobs);
 }
 
-static int send_layers(struct pull *p, struct err *e)
-{
-    auto_free struct image_layers *m = mem_zalloc(sizeof *m);
-
-    memcpy(m->digest, p->plan.digest, sizeof m->digest);
-    memcpy(m->source, p->plan.source, sizeof m->source);
-    for (uint32_t i = p->plan.nlayers; i-- > 0;) {
-        if (p->is_dropped[i])
-            continue;
-        memcpy(m->layers[m->nlayers].layer, layer_of(p, i), 65);
-        m->layers[m->nlayers].bytes = p->bytes[i];
-        m->layers[m->nlayers++].files = p->files[i];
-    }
-    if (m->nlayers == 0) {
-        if (layer_make_empty(p->job, e) < 0)
-            return -1;
-        memcpy(m->layers[m->nlayers++].layer, LAYER_EMPTY, sizeof LAYER_EMPTY);
-    }
-    job_send(p->job->conn, IMAGE_LAYERS, p->space, image_layers_encode(m, p->space, sizeof p->space));
-    return 0;
-}
-
 static int open_blobs(struct pull *p, struct err *e)
 {
     if (mkdirat(p->job->layers, BLOBS, 0700) < 0 && errno != EEXIST)
@@ -463,8 +466,10 @@ int pull_run(const struct job *job, const struct chan_msg *m, struct image_done 
         r = work(p, e);
     }
     clean_up(p);
+    if (r == 0 && p->plan.nlayers == 0)
+        r = layer_make_empty(job, e);
     if (r == 0)
-        r = send_layers(p, e);
+        tell_layers(p);
     ret->bytes = p->total_bytes;
     ret->files = p->total_files;
     drop_credentials(&p->request);

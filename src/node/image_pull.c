@@ -51,7 +51,7 @@ static int send_progress(struct op *op, const struct chan_msg *m)
     return 0;
 }
 
-static void finish(struct op *op)
+static void send_layers(struct op *op, bool is_last)
 {
     Quicksand__Node__ImagePullEvent event = QUICKSAND__NODE__IMAGE_PULL_EVENT__INIT;
     struct pull *p = op->state;
@@ -60,12 +60,13 @@ static void finish(struct op *op)
     layer_messages_make(&layers, &p->layers);
     event.layers = layers.list;
     event.n_layers = p->layers.nlayers;
-    event.digest = p->layers.digest;
-    event.source = p->layers.source;
-    event.config = (char *)(uintptr_t)buf_str(&p->config);
+    if (is_last) {
+        event.digest = p->layers.digest;
+        event.source = p->layers.source;
+        event.config = (char *)(uintptr_t)buf_str(&p->config);
+    }
     op_send(op, &event.base);
     layer_messages_done(&layers);
-    op_finish(op);
 }
 
 static int on_done(struct op *op, const struct image_done *d)
@@ -75,7 +76,8 @@ static int on_done(struct op *op, const struct image_done *d)
     (void)d;
     if (!p->has_layers)
         return -1;
-    finish(op);
+    send_layers(op, true);
+    op_finish(op);
     return 0;
 }
 
@@ -94,8 +96,12 @@ static int on_message(struct op *op, const struct chan_msg *m)
             return -1;
         return buf_add(&p->config, m->data, m->len);
     case IMAGE_LAYERS:
+        if (image_layers_decode(&p->layers, m->data, m->len) < 0)
+            return -1;
+        if (!p->has_layers)             /* those that are to come */
+            send_layers(op, false);
         p->has_layers = true;
-        return image_layers_decode(&p->layers, m->data, m->len);
+        return 0;
     default:
         return -1;
     }

@@ -245,14 +245,17 @@ int store_layer_release(struct store *s, const char *layer, struct err *e)
     return db_run(s, st, e);
 }
 
-int store_layer_release_unnamed(struct store *s, struct err *e)
+int store_layer_release_unnamed(struct store *s, int64_t before_us, struct err *e)
 {
     static const char sql[] = "INSERT OR IGNORE INTO garbage (layer) SELECT layer FROM layers"
-                              " WHERE NOT EXISTS (SELECT 1 FROM image_layers WHERE image_layers.layer = layers.layer)"
+                              " WHERE created_us < ?1 AND NOT EXISTS (SELECT 1 FROM image_layers WHERE image_layers.layer = layers.layer)"
                               " AND NOT EXISTS (SELECT 1 FROM build_steps WHERE build_steps.layer = layers.layer)";
     sqlite3_stmt *st = db_stmt(s, sql, e);
 
-    return st == NULL ? -1 : db_run(s, st, e);
+    if (st == NULL)
+        return -1;
+    db_bind_int(st, 1, before_us);
+    return db_run(s, st, e);
 }
 
 int store_image_measure(struct store *s, const char *id, struct err *e)

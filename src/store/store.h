@@ -176,8 +176,8 @@ struct layer_row {
 
 /* Becomes garbage, if no image and no build step names it. */
 int store_layer_release(struct store *s, const char *layer, struct err *e);
-/* All of those that no image and no build step names: only while nobody makes any. */
-int store_layer_release_unnamed(struct store *s, struct err *e);
+/* All of those that were known before and that no image and no build step names. */
+int store_layer_release_unnamed(struct store *s, int64_t before_us, struct err *e);
 /* Size and files of an image from those of its layers. */
 int store_image_measure(struct store *s, const char *id, struct err *e);
 int store_layer_put(struct store *s, const char *layer, int64_t bytes, int64_t files, int64_t now_us, struct err *e);

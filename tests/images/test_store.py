@@ -6,8 +6,12 @@ import sqlite3
 import time
 import uuid
 
+import pytest
+
 from helpers import Images
+from hostile import Hostile
 from qsdaemon import error
+from registry import Image, free_port, tar_of
 from test_build import begin, build, context
 from test_pull import wait_until
 
@@ -74,18 +78,57 @@ def test_an_upload_serves_one_build(images, image_daemon):
     error(begin(images, text, context="0" * 64), 404, "not_found", "context")
 
 
-def test_uploads_that_no_build_takes_expire(make_daemon):
-    daemon = make_daemon()
+@pytest.fixture
+def broken(hostile):
+    """A registry with an image whose last layer is not what its digest says."""
+    server = Hostile(hostile)
+    server.image = Image([tar_of({"good": uuid.uuid4().bytes * 5000}), tar_of({"bad": uuid.uuid4().bytes})])
+    last = server.image.layers[1]["digest"]
+    server.override[last] = bytes(len(server.image.blobs[last]))
+    yield server
+    server.stop()
+
+
+def good_layer(images, server):
+    """Pulled until the bad one came, and the good one is there."""
+    at = images.daemon.data_dir / "layers" / server.image.diff_ids[0].split(":")[1]
+    give_up = time.monotonic() + 60
+    while not at.exists():              # which of both comes first is open
+        images.pull_fails(f"{server.host}/broken/image:1", "invalid_argument", "digest")
+        assert time.monotonic() < give_up
+    return at
+
+
+def test_layers_of_pulls_that_broke_off_are_garbage(images, broken):
+    collect(images)
+    at = good_layer(images, broken)
+    assert collect(images, unused_s=3600, dry_run=True)["freed_bytes"] == 0 and at.exists()
+    collect(images)
+    wait_until(lambda: not at.exists())
+    broken.override.clear()
+    assert images.pull(f"{broken.host}/broken/image:1")["size_bytes"] == 80016
+
+
+def test_what_nobody_asks_for_expires(make_daemon):
+    """Uploads that no build takes, and layers that came with a pull that broke off."""
+    broken = Hostile(free_port())
+    broken.image = Image([tar_of({"good": b"g" * 5000}), tar_of({"bad": b"bad"})])
+    last = broken.image.layers[1]["digest"]
+    broken.override[last] = bytes(len(broken.image.blobs[last]))
+    daemon = make_daemon(registry_insecure=broken.host)
     images = Images(daemon)
+    pulled = good_layer(images, broken)
+    broken.stop()
     old, new = (context(images, {"f": word}) for word in (b"old" * 1000, b"new" * 1000))
     layers = daemon.data_dir / "layers"
     assert (layers / old).is_dir() and (layers / new).is_dir()
     with sqlite3.connect(daemon.data_dir / "control/state.db", timeout=30) as db:
         n = db.execute("UPDATE build_steps SET used_us = used_us - 3601000000 WHERE key LIKE ?", (f"context:{old}:%",)).rowcount
+        m = db.execute("UPDATE layers SET created_us = created_us - 86401000000 WHERE layer = ?", (pulled.name,)).rowcount
     db.close()
-    assert n == 1
+    assert (n, m) == (1, 1)
     daemon.kill_role("control")         # it looks when it starts, and every ten minutes
-    wait_until(lambda: not (layers / old).exists())
+    wait_until(lambda: not (layers / old).exists() and not pulled.exists())
     give_up = time.monotonic() + 60
     while True:
         try:

@@ -1,8 +1,8 @@
 /*
- * recover.c - what builds of an earlier process left: sandboxes and image rows of their steps, layers that nothing names
+ * recover.c - what builds of an earlier process left: sandboxes and image rows of their steps
  *
  * Their operations are failed already and say so (core/operation.c). Results of steps that had ended are known under
- * their keys, so the same build goes on where the other broke off.
+ * their keys, so the same build goes on where the other broke off. Layers that nothing names go when they are old (core/image_gc.c).
  */
 #include <stdio.h>
 #include <string.h>
@@ -100,5 +100,5 @@ int build_recover(struct core *c, struct err *e)
     } while (p.seen == PAGE);
     json_array_foreach(images, i, id)
         clear(c, json_string_value(id));
-    return store_layer_release_unnamed(core_store(c), e);
+    return 0;
 }
