@@ -52,7 +52,7 @@ static int hide_files(int blobs)
         if (fd >= 0 && allow(ruleset, fd, READ) < 0)
             return -errno;
     }
-    if (allow(ruleset, blobs, READ | WRITE) < 0 || syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
+    if ((blobs >= 0 && allow(ruleset, blobs, READ | WRITE) < 0) || syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
         return -errno;
     return 0;
 }

@@ -23,6 +23,7 @@
 #include "image/load.h"
 #include "image/pull.h"
 #include "image/unpack.h"
+#include "image/url_fetch.h"
 #include "image/verify.h"
 #include "ipc/channel.h"
 #include "ipc/image_proto.h"
@@ -136,6 +137,8 @@ static int serve(const struct job *job, struct chan_msg *m, struct image_done *d
         return fold_run(job, m, done, e);
     case IMAGE_COPY:
         return copy_run(job, m, done, e);
+    case IMAGE_FETCH:
+        return url_fetch_run(job, m, done, e);
     case IMAGE_EXPORT:
         return export_run(job, m, done, e);
     case IMAGE_VERIFY:

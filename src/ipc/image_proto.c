@@ -287,6 +287,45 @@ int image_copy_decode(struct image_copy *ret, const void *p, size_t n)
     return wire_end(&r) && ret->mode >= -1 && ret->mode <= 07777 ? 0 : -EBADMSG;
 }
 
+size_t image_fetch_encode(const struct image_fetch *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_str(&w, m->url);
+    wire_put_str(&w, m->name);
+    wire_put_str(&w, m->checksum);
+    wire_put_str(&w, m->known);
+    wire_put_u64(&w, m->max_bytes);
+    wire_put_u32(&w, m->timeout_s);
+    wire_put_bytes(&w, m->policy, m->policy_len);
+    return done(&w);
+}
+
+static bool is_hex(const char *text)
+{
+    return *text == '\0' || (strspn(text, "0123456789abcdef") == 64 && text[64] == '\0');
+}
+
+int image_fetch_decode(struct image_fetch *ret, const void *p, size_t n)
+{
+    struct wire_reader r;
+
+    memset(ret, 0, sizeof *ret);
+    wire_read(&r, p, n);
+    wire_get_str(&r, ret->url, sizeof ret->url);
+    wire_get_str(&r, ret->name, sizeof ret->name);
+    wire_get_str(&r, ret->checksum, sizeof ret->checksum);
+    wire_get_str(&r, ret->known, sizeof ret->known);
+    ret->max_bytes = wire_get_u64(&r);
+    ret->timeout_s = wire_get_u32(&r);
+    ret->policy = wire_get_bytes(&r, LIMIT_POLICY_BYTES, &ret->policy_len);
+    if (!wire_end(&r) || !is_hex(ret->checksum) || !is_hex(ret->known) || ret->max_bytes == 0 || ret->timeout_s == 0)
+        return -EBADMSG;
+    return ret->name[0] != '\0' && strchr(ret->name, '/') == NULL && strcmp(ret->name, ".") != 0 && strcmp(ret->name, "..") != 0 ? 0
+                                                                                                                           : -EBADMSG;
+}
+
 size_t image_export_encode(const struct image_export *m, void *out, size_t size)
 {
     struct wire_writer w;

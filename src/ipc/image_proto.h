@@ -26,6 +26,7 @@ enum image_type {
     IMAGE_EXPORT,       /* node -> image: struct image_export + write end of a pipe; the archive goes there, then DONE comes */
     IMAGE_VERIFY,       /* node -> image: struct image_verify; a VERDICT a layer, in order, then DONE */
     IMAGE_VERDICT,      /* image -> node: struct image_verdict */
+    IMAGE_FETCH,        /* node -> image: struct image_fetch; answered DONE with a layer that has the file as IMAGE_FETCHED/<name> */
 };
 
 #define IMAGE_LAYERS_MAX 256        /* that an image may come with */
@@ -96,6 +97,20 @@ struct image_copy {
     uint64_t max_bytes, max_files;
 };
 
+#define IMAGE_FETCHED "f"
+
+/* A file from elsewhere, for ADD of a build. */
+struct image_fetch {
+    char url[2048];
+    char name[256];             /* of the file: one part of a path */
+    char checksum[65];          /* SHA-256, "" = whatever comes */
+    char known[72];             /* layer of an earlier fetch of it, which is the answer if the server says so; "" = none */
+    uint64_t max_bytes;
+    uint32_t timeout_s;
+    const void *policy;         /* as in ipc/policy_wire.h; borrowed from the message */
+    size_t policy_len;
+};
+
 enum image_compression { IMAGE_GZIP, IMAGE_ZSTD, IMAGE_PLAIN, IMAGE_COMPRESSIONS_ };
 
 /* An image as a tar of an OCI layout, which `docker load` takes as well. */
@@ -145,6 +160,7 @@ size_t image_progress_encode(const struct image_progress *m, void *out, size_t s
 size_t image_pull_encode(const struct image_pull *m, void *out, size_t size);
 size_t image_fold_encode(const struct image_fold *m, void *out, size_t size);
 size_t image_copy_encode(const struct image_copy *m, void *out, size_t size);
+size_t image_fetch_encode(const struct image_fetch *m, void *out, size_t size);
 size_t image_export_encode(const struct image_export *m, void *out, size_t size);
 size_t image_verify_encode(const struct image_verify *m, void *out, size_t size);
 size_t image_verdict_encode(const struct image_verdict *m, void *out, size_t size);
@@ -155,6 +171,7 @@ int image_progress_decode(struct image_progress *ret, const void *p, size_t n);
 int image_pull_decode(struct image_pull *ret, const void *p, size_t n);
 int image_fold_decode(struct image_fold *ret, const void *p, size_t n);
 int image_copy_decode(struct image_copy *ret, const void *p, size_t n);
+int image_fetch_decode(struct image_fetch *ret, const void *p, size_t n);
 int image_export_decode(struct image_export *ret, const void *p, size_t n);
 int image_verify_decode(struct image_verify *ret, const void *p, size_t n);
 int image_verdict_decode(struct image_verdict *ret, const void *p, size_t n);

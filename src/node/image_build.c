@@ -1,5 +1,5 @@
 /*
- * image_build.c - what builds ask of the image role: fold what a sandbox wrote, copy files between images
+ * image_build.c - what builds ask of the image role: fold what a sandbox wrote, copy files between images, fetch files
  */
 #include <stdio.h>
 
@@ -177,5 +177,22 @@ void op_image_copy(struct op *op)
     (void)begin(op);
     if (fill_copy((Quicksand__Node__ImageCopyRequest *)op->rq, m, &e) < 0 ||
         image_link_ask(op, IMAGE_COPY, packed, image_copy_encode(m, packed, LIMIT_CHANNEL_MESSAGE), -1, &e) < 0)
+        op_fail(op, &e);
+}
+
+/* --- fetch ---------------------------------------------------------------------------------------------------------------------- */
+
+void op_image_fetch(struct op *op)
+{
+    const Quicksand__Node__ImageFetchRequest *rq = (Quicksand__Node__ImageFetchRequest *)op->rq;
+    struct image_fetch m = {.max_bytes = rq->max_bytes, .timeout_s = rq->timeout_s, .policy = rq->policy.data, .policy_len = rq->policy.len};
+    auto_free uint8_t *packed = mem_alloc(LIMIT_CHANNEL_MESSAGE);
+    struct err e;
+
+    (void)begin(op);
+    if (image_link_text("url", rq->url, m.url, sizeof m.url, &e) < 0 || image_link_text("name", rq->name, m.name, sizeof m.name, &e) < 0 ||
+        image_link_text("checksum", rq->checksum, m.checksum, sizeof m.checksum, &e) < 0 ||
+        image_link_text("known", rq->known, m.known, sizeof m.known, &e) < 0 ||
+        image_link_ask(op, IMAGE_FETCH, packed, image_fetch_encode(&m, packed, LIMIT_CHANNEL_MESSAGE), -1, &e) < 0)
         op_fail(op, &e);
 }

@@ -54,6 +54,7 @@ void op_wait_ready(struct op *op);
 /* image_build.c */
 void op_image_fold(struct op *op);
 void op_image_copy(struct op *op);
+void op_image_fetch(struct op *op);
 /* image_export.c */
 void op_image_export(struct op *op);
 /* image_verify.c */

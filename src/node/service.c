@@ -43,6 +43,7 @@
     ONE(ImagePull, image_pull_request, op_image_pull)                                   \
     ONE(ImageFold, image_fold_request, op_image_fold)                                   \
     ONE(ImageCopy, image_copy_request, op_image_copy)                                   \
+    ONE(ImageFetch, image_fetch_request, op_image_fetch)                                 \
     ONE(ImageVerify, image_verify_request, op_image_verify)                             \
     ONE(ImageExport, image_export_request, op_image_export)                             \
     ONE(LayerDelete, layer_ref, op_layer_delete)                                        \

@@ -46,6 +46,7 @@ static void try_messages(const uint8_t *data, size_t size)
     TRY(image_pull);
     TRY(image_fold);
     TRY(image_copy);
+    TRY(image_fetch);
     TRY(image_export);
     TRY(image_layers);
     TRY(image_verify);

@@ -55,6 +55,7 @@ static void build_free(struct build *b)
     json_decref(b->bases);
     json_decref(b->labels);
     json_decref(b->network);
+    json_decref(b->urls);
     free(b->name);
     free(b->source);
     registry_auth_done(&b->auth);
@@ -305,8 +306,11 @@ static void next(struct build *b)
         }
         bool is_again = b->is_again;
         b->is_again = false;
-        if (!is_again)
+        if (!is_again) {
             b->current = take_next(b, &e);
+            b->is_half_copied = false;
+            (void)json_object_clear(b->urls);
+        }
         if (b->current == NULL && e.code != ERR_OK) {
             build_failed(b, &e);
             return;
@@ -347,6 +351,8 @@ static void on_cancel(void *ctx)
         image_pull_cancel(b->pull);
     else if (b->run != NULL)
         build_run_cancel(b);
+    else if (b->fetch != NULL)
+        build_fetch_cancel(b);
     /* A copy is short; the next step is not begun. */
 }
 
@@ -358,6 +364,7 @@ static struct build *build_new(struct core *c, const struct build_spec *spec)
     b->sizes = json_array();
     b->temporary = json_array();
     b->global_args = json_object();
+    b->urls = json_object();
     b->given_args = spec->args != NULL ? json_deep_copy(spec->args) : json_object();
     b->secrets = spec->secrets != NULL ? json_deep_copy(spec->secrets) : json_object();
     b->bases = spec->bases != NULL ? json_deep_copy(spec->bases) : json_object();

@@ -38,6 +38,15 @@ static void on_copied(void *ctx, const ProtobufCMessage *reply, const struct err
     build_step_done(b);
 }
 
+/* Of an ADD with URLs too: those come next. */
+static void on_half_copied(void *ctx, const ProtobufCMessage *reply, const struct err *e)
+{
+    struct build *b = ctx;
+
+    b->is_half_copied = b->is_again = e == NULL;
+    on_copied(ctx, reply, e);
+}
+
 void build_copy_call(struct build *b, Quicksand__Node__ImageCopyRequest *rq, const json_t *source, const json_t *onto,
                      node_reply_fn fn, void *ctx)
 {
@@ -177,9 +186,11 @@ static int read_parts(struct build *b, const struct df_instruction *in, const js
     for (size_t i = 0; i < n; i++) {
         const char *word = json_string_value(json_array_get(words, i));
         const struct df_heredoc *h = heredoc_of(in, word);
+        if (in->kind == DF_ADD && build_is_url(word))
+            continue;
+        if (df_flag(in, "from") == NULL && build_is_url(word))
+            return df_fail(in, e, "'%.80s' is a URL: ADD fetches files, COPY does not", word);
         if (h == NULL) {
-            if (strstr(word, "://") != NULL)
-                return df_fail(in, e, "'%.80s': files are not fetched from other places; put them into the build context", word);
             p->items[p->nitems++] = normal_item(word);
             continue;
         }
@@ -198,58 +209,118 @@ static int read_parts(struct build *b, const struct df_instruction *in, const js
     return 0;
 }
 
-static int send_copy(struct build *b, const struct df_instruction *in, const json_t *words, struct err *e)
+/* Where an instruction copies to and how: shared by its parts. */
+struct target {
+    char *path, *owner;                 /* owned */
+    int32_t mode;                       /* -1 = as it is */
+    bool is_dir;
+};
+
+static void target_done(struct target *t)
+{
+    free(t->path);
+    free(t->owner);
+}
+
+static int read_target(struct build *b, const struct df_instruction *in, const json_t *words, struct target *ret, struct err *e)
+{
+    size_t nwords = json_array_size(words);
+    const char *dest = json_string_value(json_array_get(words, nwords - 1)), *chmod = df_flag(in, "chmod"), *chown = df_flag(in, "chown");
+    auto_free char *mode = chmod != NULL ? build_expand(b, chmod, e) : mem_strdup("");
+    size_t n = strlen(dest);
+
+    ret->mode = -1;
+    ret->path = build_path(build_stage(b), dest);
+    ret->owner = chown != NULL ? build_expand(b, chown, e) : mem_strdup("");
+    ret->is_dir = dest[n - 1] == '/' || strcmp(dest, ".") == 0 || (n > 1 && strcmp(dest + n - 2, "/.") == 0) || nwords > 2;
+    if (mode == NULL || ret->owner == NULL)
+        return -1;
+    return chmod != NULL ? octal(in, mode, &ret->mode, e) : 0;
+}
+
+static void fill(Quicksand__Node__ImageCopyRequest *rq, const struct target *t)
+{
+    rq->has_mode = t->mode >= 0;
+    rq->mode = t->mode;
+    rq->owner = t->owner;
+    rq->dest = t->path;
+    rq->has_dest_is_dir = rq->has_keep_owner = true;
+    rq->dest_is_dir = t->is_dir;
+}
+
+static int send_copy(struct build *b, const struct df_instruction *in, const json_t *words, const struct target *t, struct err *e)
 {
     Quicksand__Node__ImageCopyRequest rq = QUICKSAND__NODE__IMAGE_COPY_REQUEST__INIT;
-    struct stage *s = build_stage(b);
-    const char *dest = json_string_value(json_array_get(words, json_array_size(words) - 1));
-    const char *chmod = df_flag(in, "chmod"), *chown = df_flag(in, "chown");
-    auto_free char *path = build_path(s, dest), *owner = NULL, *mode = NULL;
     auto_json *source = NULL;
     struct parts parts = {0};
     bool is_context = false;
     int r = -1;
 
-    owner = chown != NULL ? build_expand(b, chown, e) : mem_strdup("");
-    mode = chmod != NULL ? build_expand(b, chmod, e) : mem_strdup("");
-    if (owner == NULL || mode == NULL)
-        return -1;
-    if (chmod != NULL && octal(in, mode, &rq.mode, e) < 0)
-        return -1;
     if (build_find_source(b, in, df_flag(in, "from"), &source, &is_context, e) == 0 && read_parts(b, in, words, &parts, e) == 0) {
-        size_t n = strlen(dest);
-        rq.has_mode = chmod != NULL;
-        rq.owner = owner;
-        rq.dest = path;
-        rq.has_dest_is_dir = rq.has_keep_owner = rq.has_is_context = rq.has_extract = true;
-        rq.dest_is_dir = dest[n - 1] == '/' || strcmp(dest, ".") == 0 || (n > 1 && strcmp(dest + n - 2, "/.") == 0) ||
-                         parts.nitems + parts.ntexts > 1;
+        fill(&rq, t);
+        rq.has_is_context = rq.has_extract = rq.has_keep_ignored = true;
         rq.keep_owner = !is_context;
         rq.is_context = is_context;
-        rq.has_keep_ignored = true;
         rq.keep_ignored = b->whole_context;
         rq.extract = in->kind == DF_ADD;
         rq.items = parts.items;
         rq.n_items = parts.nitems;
         rq.texts = parts.list;
         rq.n_texts = parts.ntexts;
-        ask(b, &rq, source, s->layers);
+        build_copy_call(b, &rq, source, build_stage(b)->layers, json_object_size(b->urls) > 0 ? on_half_copied : on_copied, b);
         r = 1;
     }
     parts_done(&parts);
     return r;
 }
 
+/* What was fetched for the URLs among the words; of two with one name the later one counts. */
+static int send_fetched(struct build *b, const json_t *words, const struct target *t)
+{
+    Quicksand__Node__ImageCopyRequest rq = QUICKSAND__NODE__IMAGE_COPY_REQUEST__INIT;
+    auto_json *source = json_array();
+    struct parts parts = {0};
+    const json_t *word;
+    size_t i;
+
+    parts.items = mem_array(json_array_size(words), sizeof *parts.items);
+    json_array_foreach(words, i, word) {
+        const json_t *got = json_object_get(b->urls, json_string_value(word));
+        if (got == NULL)
+            continue;
+        parts.items[parts.nitems++] = build_url_item(json_string_value(json_array_get(got, 1)));
+        (void)json_array_insert(source, 0, json_array_get(got, 0));
+    }
+    fill(&rq, t);
+    rq.keep_owner = true;
+    rq.items = parts.items;
+    rq.n_items = parts.nitems;
+    ask(b, &rq, source, build_stage(b)->layers);
+    parts_done(&parts);
+    return 1;
+}
+
+static size_t count_others(const json_t *words)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i + 1 < json_array_size(words); i++)
+        n += !build_is_url(json_string_value(json_array_get(words, i)));
+    return n;
+}
+
 int build_copy(struct build *b, const struct df_instruction *in, struct err *e)
 {
-    static const char *const names[] = {"from", "chown", "chmod", "link"};
+    static const char *const names[] = {"chown", "chmod", "link", "from", "checksum"};
     const struct df_shell sh = {.escape = b->file.escape, .lookup = build_lookup, .ctx = b};
     auto_json *words = NULL;
 
+    struct target target = {0};
+
     if (df_check_flags(in, names, array_len(names), e) < 0)
         return -1;
-    if (in->kind == DF_ADD && df_flag(in, "from") != NULL)
-        return df_fail(in, e, "there is no flag --from");
+    if (df_flag(in, in->kind == DF_ADD ? "from" : "checksum") != NULL)
+        return df_fail(in, e, "there is no flag --%s", in->kind == DF_ADD ? "from" : "checksum");
     words = in->json != NULL ? json_incref(in->json) : df_words(&sh, in->text, e);
     if (words == NULL)
         return -1;
@@ -258,5 +329,14 @@ int build_copy(struct build *b, const struct df_instruction *in, struct err *e)
         return df_fail(in, e, "it needs a source and a destination");
     if (*json_string_value(json_array_get(words, n - 1)) == '\0')
         return df_fail(in, e, "the destination is empty");
-    return send_copy(b, in, words, e);
+    int r = in->kind == DF_ADD ? build_fetch_urls(b, in, words, e) : 0;
+    if (r == 0)
+        r = read_target(b, in, words, &target, e);
+    /* Sources that are no URLs come first. */
+    if (r == 0 && (json_object_size(b->urls) == 0 || (count_others(words) > 0 && !b->is_half_copied)))
+        r = send_copy(b, in, words, &target, e);
+    else if (r == 0)
+        r = send_fetched(b, words, &target);
+    target_done(&target);
+    return r;
 }

@@ -53,6 +53,9 @@ struct build {
     uint32_t cpu_milli;
 
     struct image_pull *pull;            /* under way */
+    json_t *urls;                       /* of the current ADD: URL -> [layer, name] of what was fetched; owned */
+    struct fetch *fetch;                /* of `call`, when that is one; owned (add.c) */
+    bool is_half_copied;                /* the current ADD has its files of the context, and goes on with those of URLs */
     char *source;                       /* image that files are taken from, while it is pulled; owned */
     bool is_again;                      /* the current instruction is begun again: its source is here now */
     struct node_call *call;             /* under way */
@@ -95,6 +98,13 @@ int build_fetch_sources(struct build *b, const struct df_instruction *in, struct
 int build_config(struct build *b, const struct df_instruction *in, struct err *e);
 /* copy.c: COPY, ADD, and the directory of WORKDIR. */
 int build_copy(struct build *b, const struct df_instruction *in, struct err *e);
+/* add.c */
+bool build_is_url(const char *word);
+/* All that are URLs among the words, the last of which is the destination: 0 = they are in b->urls, 1 = one is being fetched, and
+ * the instruction will be begun again. */
+int build_fetch_urls(struct build *b, const struct df_instruction *in, const json_t *words, struct err *e);
+char *build_url_item(const char *name);     /* where the layer has the file, as an item of a copy; the caller frees */
+void build_fetch_cancel(struct build *b);
 /* What is made of it belongs to `owner` (NULL = root). */
 int build_make_dir(struct build *b, const char *path, const char *owner, struct err *e);
 /* Files of `source` (layers, NULL = none) on top of `onto`, as the image role copies them. */
