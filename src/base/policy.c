@@ -105,28 +105,28 @@ static void allow_prefixes(struct policy *p, const struct cidr *cidrs, size_t n)
         policy_rule_cidr(r, &cidrs[i]);
 }
 
-const char *policy_allow_lists(struct policy *p, char *const *cidrs, size_t ncidrs, char *const *domains, size_t ndomains,
-                               const char **ret_why)
+int policy_allow_lists(struct policy *p, char *const *cidrs, size_t ncidrs, char *const *domains, size_t ndomains, struct err *e)
 {
     auto_free struct cidr *parsed = mem_array(ncidrs + 1, sizeof *parsed);
     char normal[POLICY_DOMAIN_MAX + 1];
+    const char *wrong;
 
     for (size_t i = 0; i < ncidrs; i++)
-        if ((*ret_why = cidr_parse_masked(cidrs[i], &parsed[i])) != NULL)
-            return cidrs[i];
+        if ((wrong = cidr_parse_masked(cidrs[i], &parsed[i])) != NULL)
+            return err_param(e, ERR_INVALID, "network_access", "Invalid CIDR: '%.80s': %s", cidrs[i], wrong);
     if (ndomains > 0) {
         struct policy_rule *r = policy_add(p, POLICY_ALLOW, POLICY_TLS);
         memcpy(r->name, "outbound_domain_allowlist", sizeof "outbound_domain_allowlist");
         policy_rule_ports(r, PORT_TLS, PORT_TLS);
         for (size_t i = 0; i < ndomains; i++) {
-            if ((*ret_why = policy_domain(domains[i], true, normal)) != NULL)
-                return domains[i];
+            if ((wrong = policy_domain(domains[i], true, normal)) != NULL)
+                return err_param(e, ERR_INVALID, "network_access", "Invalid domain: '%.80s': %s", domains[i], wrong);
             policy_rule_domain(r, normal);
         }
     }
     if (ncidrs > 0)
         allow_prefixes(p, parsed, ncidrs);
-    return NULL;
+    return 0;
 }
 
 static const char *check_label(const char *label, size_t n)

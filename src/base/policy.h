@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/address.h"
+#include "base/err.h"
 #include "base/ids.h"
 #include "base/limits.h"
 
@@ -136,11 +137,10 @@ void policy_open(struct policy *p);
 /* Everything of IPv4 or IPv6: who allows that needs names, and means no mail. */
 bool policy_cidr_is_everything(const struct cidr *c);
 /*
- * Modal's two lists: every port of the prefixes, and TLS on port 443 to the names. Both empty allow nothing. NULL, or the
- * item that is none, with *ret_why; the caller calls policy_done in any case.
+ * Modal's two lists: every port of the prefixes, and TLS on port 443 to the names. Both empty allow nothing. The error names the item;
+ * the caller calls policy_done in any case.
  */
-const char *policy_allow_lists(struct policy *p, char *const *cidrs, size_t ncidrs, char *const *domains, size_t ndomains,
-                               const char **ret_why);
+int policy_allow_lists(struct policy *p, char *const *cidrs, size_t ncidrs, char *const *domains, size_t ndomains, struct err *e);
 /* Prepares for questions; the rules do not change after it. */
 void policy_compile(struct policy *p);
 

@@ -4,6 +4,7 @@ Fixtures of the SDK tests. The daemon and its factory are those of tests/system.
 clouds      stand-ins for registries of clouds, which the daemon knows
 clients     where each client is installed: {"js-0.11.1": path, ...}, or why it is not
 programs    the started client programs of this session
+outside     a daemon of its own in a namespace, with servers outside of it (outside.py)
 generation  v1 and v2; v1 with --long alone
 
 Without --long a core is run: what bears neither the mark `long` nor `rest`. With it everything is.
@@ -31,6 +32,7 @@ for name in dir(system_conftest):
         globals()[name] = getattr(system_conftest, name)
 
 import clouds as sdk_clouds  # noqa: E402
+import outside as sdk_outside  # noqa: E402
 import programs as sdk_programs  # noqa: E402
 
 
@@ -97,6 +99,18 @@ def chosen_cases(items):
 
 
 @pytest.fixture(scope="session")
+def outside():
+    made = sdk_outside.Outside()
+    try:
+        made.start()
+        yield made
+    finally:
+        left, tail, reports = made.stop()
+    assert not reports, "\n".join(reports[:20])
+    assert not left, "left behind: " + ", ".join(left[:20]) + "\n" + tail
+
+
+@pytest.fixture(scope="session")
 def programs(request, daemon, clouds, installed, tmp_path_factory):
     """A function: the run of a program, started with all its chosen cases when it is first asked for."""
     runs = {}
@@ -105,7 +119,12 @@ def programs(request, daemon, clouds, installed, tmp_path_factory):
         if program not in runs:
             names = [c.name for c in chosen_cases(request.session.items) if c.program == program]
             home = tmp_path_factory.mktemp("home")
-            runs[program] = sdk_programs.start(program, installed(program.client), daemon, home, names, clouds.env())
+            where = installed(program.client)
+            if program.topic in sdk_outside.TOPICS:
+                there = request.getfixturevalue("outside")
+                runs[program] = there.do(sdk_programs.start, program, where, there.daemon, home, names, sdk_outside.env())
+            else:
+                runs[program] = sdk_programs.start(program, where, daemon, home, names, clouds.env())
         return runs[program]
 
     yield run

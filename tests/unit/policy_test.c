@@ -164,26 +164,30 @@ static void lists_of_modal(void **state)
 {
     char *const cidrs[] = {(char[]){"10.1.2.3/8"}}, *const all[] = {(char[]){"0.0.0.0/0"}};
     char *const domains[] = {(char[]){"*.Wild.test"}}, *const bad[] = {(char[]){"a b"}};
-    const char *why;
+    struct err e;
     struct policy p;
 
     policy_init(&p);
-    assert_null(policy_allow_lists(&p, cidrs, 1, domains, 1, &why));
+    assert_int_equal(policy_allow_lists(&p, cidrs, 1, domains, 1, &e), 0);
     policy_compile(&p);
     assert_int_equal(rule_of(&p, "x.wild.test", "1.1.1.1", 443, POLICY_TLS), 0);
     assert_int_equal(rule_of(&p, "x.wild.test", "1.1.1.1", 8443, POLICY_TLS), -1);
     assert_int_equal(rule_of(&p, "x.wild.test", "1.1.1.1", 80, POLICY_HTTP), -1);
     assert_int_equal(rule_of(&p, NULL, "10.255.0.0", 22, POLICY_TCP), 1);
     policy_done(&p);
-    assert_null(policy_allow_lists(&p, NULL, 0, NULL, 0, &why));
+    assert_int_equal(policy_allow_lists(&p, NULL, 0, NULL, 0, &e), 0);
     assert_int_equal(rule_of(&p, "x.test", "1.1.1.1", 443, POLICY_TLS), -1);
     policy_done(&p);
-    assert_null(policy_allow_lists(&p, all, 1, NULL, 0, &why));
+    assert_int_equal(policy_allow_lists(&p, all, 1, NULL, 0, &e), 0);
     assert_true(policy_resolves(&p, "any.test"));
     assert_int_equal(rule_of(&p, NULL, "1.1.1.1", 25, POLICY_TCP), 0);
     assert_int_equal(p.rules[0].action, POLICY_DENY);
     policy_done(&p);
-    assert_string_equal(policy_allow_lists(&p, NULL, 0, bad, 1, &why), "a b");
+    assert_int_equal(policy_allow_lists(&p, NULL, 0, bad, 1, &e), -1);
+    assert_non_null(strstr(e.message, "Invalid domain: 'a b': "));
+    policy_done(&p);
+    assert_int_equal(policy_allow_lists(&p, bad, 1, NULL, 0, &e), -1);
+    assert_non_null(strstr(e.message, "Invalid CIDR: 'a b': "));
     policy_done(&p);
 }
 

@@ -33,8 +33,6 @@ static int check_routes(const struct policy *p, struct err *e)
 
 static int read_access(const Modal__Client__NetworkAccess *n, struct policy *p, struct err *e)
 {
-    const char *why;
-
     if (n->network_access_type == MODAL__CLIENT__NETWORK_ACCESS__NETWORK_ACCESS_TYPE__OPEN) {
         policy_open(p);
         return 0;
@@ -43,10 +41,7 @@ static int read_access(const Modal__Client__NetworkAccess *n, struct policy *p, 
         return 0;
     if (n->network_access_type != MODAL__CLIENT__NETWORK_ACCESS__NETWORK_ACCESS_TYPE__ALLOWLIST)
         return err_param(e, ERR_INVALID, "network_access", "the type of network access is not known");
-    const char *bad = policy_allow_lists(p, n->allowed_cidrs, n->n_allowed_cidrs, n->allowed_domains, n->n_allowed_domains, &why);
-    if (bad != NULL)
-        return err_param(e, ERR_INVALID, "network_access", "'%.80s' cannot be allowed: %s", bad, why);
-    return 0;
+    return policy_allow_lists(p, n->allowed_cidrs, n->n_allowed_cidrs, n->allowed_domains, n->n_allowed_domains, e);
 }
 
 static int merge_access(struct op *op, const struct policy *now, struct policy *ret, struct err *e)
