@@ -276,8 +276,7 @@ func TestNetworkReadinessAndOptions(t *testing.T) {
 	failing, err := modal.NewExecProbe([]string{"sh", "-c", "echo not yet >&2; exit 7"}, &modal.ExecProbeParams{Interval: 50 * time.Millisecond})
 	must(t, err)
 	sb = create(t, &modal.SandboxCreateParams{ReadinessProbe: failing})
-	err = sb.WaitUntilReady(ctx, 2*time.Second, nil)
-	fails[modal.TimeoutError](t, err)
+	fails[modal.TimeoutError](t, sb.WaitUntilReady(ctx, 2*time.Second, nil))
 	_, err = client.Sandboxes.Create(ctx, app, image(), &modal.SandboxCreateParams{ExperimentalOptions: map[string]any{"enable_exit_snapshot": true}})
 	if err == nil || !strings.Contains(err.Error(), "enable_exit_snapshot") {
 		t.Fatal(err)

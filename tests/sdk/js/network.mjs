@@ -219,14 +219,13 @@ test("experimental options", async () => {
     await rejects(create({ experimentalOptions: { enable_exit_snapshot: true } }), null, /enable_exit_snapshot/);
 });
 
-test("readiness does not need a network, and a probe that fails is named", async () => {
+test("readiness does not need a network, and a probe that fails is waited for in vain", async () => {
     const serve = "import socket, time; time.sleep(0.5); s = socket.create_server(('0.0.0.0', 8077)); time.sleep(600)";
     const ready = modal.Probe.withTcp(8077, { intervalMs: 50 });
     await withSandbox({ blockNetwork: true, readinessProbe: ready, command: ["python3", "-c", serve] }, async (sb) => sb.waitUntilReady(60_000));
     const fails = modal.Probe.withExec(["sh", "-c", "echo not yet >&2; exit 7"], { intervalMs: 50 });
     await withSandbox({ readinessProbe: fails }, async (sb) => {
-        const e = await rejects(sb.waitUntilReady(2000), "TimeoutError");
-        process.stderr.write(`TIMEOUT SAYS ${e.message}\n`);
+        await rejects(sb.waitUntilReady(2000), "TimeoutError");
     });
     await withSandbox({}, async (sb) => rejects(sb.waitUntilReady(2000), null, /probe/));
 });
