@@ -247,10 +247,12 @@ int build_config(struct build *b, const struct df_instruction *in, struct err *e
         return arg(b, in, e);
     case DF_CMD:
         (void)json_object_set_new(s->config, "Cmd", command(s, in));
+        s->has_cmd = true;
         return 0;
     case DF_ENTRYPOINT:
         (void)json_object_set_new(s->config, "Entrypoint", command(s, in));
-        (void)json_object_del(s->config, "Cmd");    /* of the base, which was meant for another one */
+        if (!s->has_cmd)
+            (void)json_object_del(s->config, "Cmd");    /* of the base, which was meant for another one */
         return 0;
     case DF_EXPOSE:
         return words_as_keys(b, in, "ExposedPorts", e);

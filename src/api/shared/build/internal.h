@@ -19,6 +19,7 @@ struct stage {
     char *name;                         /* "" = none; owned */
     size_t from, end;                   /* instructions [from, end) of the file, the first is its FROM */
     bool is_needed, is_done;
+    bool has_cmd;                       /* of its own, not of its base */
     json_t *layers;                     /* array, top first; owned */
     json_t *config;                     /* "config" of the image; owned */
     json_t *env;                        /* object; owned */
