@@ -455,6 +455,15 @@ def test_http2_serves_one_host_alone(named):
         assert c.ask(hosts[1], "/y")[:2] == (200, f"two {hosts[1]} /y 0 ")
 
 
+def test_grpc_by_name(named, certs, sb):
+    """Its own client, where each request is looked at."""
+    from test_tunnel_streams import CALLS, call
+    assert named.api.put(f"/v1/sandboxes/{sb['id']}/files", params={"path": "/tmp/h2.zip"}, content=h2_modules()).status_code in (200, 201)
+    start(named, sb, CALLS, 8443, env={"PYTHONPATH": "/tmp/h2.zip"})
+    host = opened(named, sb, 8443, kind="h2")["host"]
+    call(f"127.0.0.1:{named.tunnel_ports[0]}", (certs / f"{DOMAIN}.crt").read_text(), host)
+
+
 def test_what_is_not_http2_passes_an_h2_port(named, sb):
     start(named, sb, HTTP_SERVER, 8080)
     host = opened(named, sb, 8080, kind="h2")["host"]
