@@ -53,16 +53,25 @@ def watch(api, sb, field, begun, least):
     return looks[-1][2]
 
 
-@pytest.mark.parametrize("way,script,field", [("down_bits_s", DOWNLOAD, "received_bytes"), ("up_bits_s", UPLOAD, "sent_bytes")])
-def test_a_connection_is_held_to_the_rate(api, world, way, script, field):
+# Requests looked at, bytes left to the kernel, TLS opened: each has its own way through egress.
+KINDS = {"name": ("http://allowed.test", {"allow_domains": ["allowed.test"]}), "address": (f"http://{w.ALLOWED}", {"allow_cidrs": [w.ALLOWED]}),
+         "opened": ("https://allowed.test", {"rules": [{"domains": ["allowed.test"], "methods": ["GET", "POST"]}]})}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("way,script,field", [("down_bits_s", DOWNLOAD, "received_bytes"), ("up_bits_s", UPLOAD, "sent_bytes")],
+                         ids=["down", "up"])
+def test_a_connection_is_held_to_the_rate(api, world, way, script, field, kind):
     size = 20_000_000           # would take more than three minutes
-    with api.sandbox(network=policy(**{way: BITS})) as sb:
+    url, free = KINDS[kind]
+    script = script.replace("http://allowed.test", url)
+    with api.sandbox(network={**free, "bandwidth": {way: BITS}}) as sb:
         assert api.get(f"/v1/sandboxes/{sb.id}/policy").json()["bandwidth"] == {"up_bits_s": None, "down_bits_s": None, way: BITS}
         begun = time.monotonic()
         i = start(api, sb, script % size)
         watch(api, sb, field, begun, 5 * RATE)
         # It is lifted while they go on: nothing is lost, and nothing holds them any more.
-        r = api.put(f"/v1/sandboxes/{sb.id}/policy", json={"allow_domains": ["allowed.test"]})
+        r = api.put(f"/v1/sandboxes/{sb.id}/policy", json=free)
         assert r.json() == {"revision": 2}, r.text
         out = result(api, sb, i).split()
         want = (bytes(range(256)) * 256 * (size // 65536 + 1))[:size]
