@@ -181,3 +181,36 @@ def test_the_command_line(api, world, daemon):
     with api.sandbox() as sb:
         out = quicksand(sb.id)
         assert out.returncode == 1 and "blocked for good" in out.stderr
+
+
+ECHO = ("import socket,sys,threading\ns=socket.create_connection((sys.argv[1],9999))\nn=int(sys.argv[2])\n"
+        "threading.Thread(target=lambda: (s.sendall(b'x'*n), s.shutdown(socket.SHUT_WR))).start()\ngot=0\n"
+        "while (d:=s.recv(65536)): got+=len(d)\nprint(got)")
+
+
+def test_what_a_sandbox_used_and_was_refused(api, world, daemon):
+    """To the byte, in both interfaces the same: bytes, connections, denials by rule, name, address and port."""
+    env = {"QUICKSAND_URL": daemon.url, "QUICKSAND_TOKEN": daemon.token, "PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
+    rules = {"rules": [{"name": "no-evil", "action": "deny", "domains": ["evil.test"]}, {"name": "echo", "cidrs": [w.ALLOWED, w.ALLOWED6]},
+                       {"domains": ["*.wild.test"]}]}
+    with api.sandbox(network=rules) as sb:
+        sizes = [0, 1, 70_000, 1_000_003]       # the last is left to the kernel
+        for address in (w.ALLOWED, w.ALLOWED6):
+            for n in sizes:
+                assert api.run(sb, ["python3", "-c", ECHO, address, str(n)])["stdout"] == f"{n}\n"
+        assert not tls(api, sb, "evil.test", address=w.EVIL, port=8443)["ok"]
+        assert not attempt(api, sb, kind="tcp", address=w.EVIL6, port=22)["ok"]
+        assert not attempt(api, sb, kind="udp", address=w.OTHER, port=123)["ok"]
+        give_up = time.monotonic() + 30
+        while (n := network(api, sb))["connections_open"] and time.monotonic() < give_up:
+            time.sleep(0.1)
+        assert (n["sent_bytes"], n["received_bytes"]) == (2 * sum(sizes),) * 2
+        assert (n["connections"], n["connections_failed"], n["denied"], n["noted"], n["problem"]) == (8, 0, 3, 0, None)
+        assert [(d["rule"], d["name"], d["address"], d["port"], d["protocol"]) for d in n["denials"]] == [
+            ("no-evil", "evil.test", w.EVIL, 8443, "tls"), (None, None, w.EVIL6, 22, "tcp"), (None, None, w.OTHER, 123, "udp")]
+        out = subprocess.run([daemon.lib_dir / "quicksand", "policy", "status", sb.id], env=env, capture_output=True, text=True)
+        assert out.returncode == 0 and json.loads(out.stdout) == n, out
+        assert sum(x["count"] for x in all_lines(api, sb)[1]) == 3
+    with api.sandbox(network=rules) as other:        # of one sandbox, not of all
+        n = network(api, other)
+        assert (n["sent_bytes"], n["connections"], n["denied"], n["denials"]) == (0, 0, 0, [])
