@@ -390,7 +390,7 @@ class World:
                 c.sendall(f"HTTP/1.1 302 Found\r\nLocation: http://{to}/\r\nContent-Length: 0\r\n\r\n".encode())
                 continue
             out = json.dumps({"address": address, "port": port, "protocol": protocol, "sni": name, "method": method, "path": path,
-                              "host": headers.get("host"), "upgrade": headers.get("upgrade"), "body": len(body)}).encode()
+                              "host": headers.get("host"), "upgrade": headers.get("upgrade"), "body": len(body), "fields": headers}).encode()
             c.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: " + str(len(out)).encode()
                       + b"\r\n\r\n" + out)
             if headers.get("connection") == "close":

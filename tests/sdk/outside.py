@@ -12,19 +12,21 @@ import sys
 
 import qsdaemon
 
-NETWORK = pathlib.Path(__file__).resolve().parents[1] / "network"
+HERE = pathlib.Path(__file__).resolve().parent
+NETWORK = HERE.parent / "network"
 sys.path.append(str(NETWORK))
 
 import world as world_module  # noqa: E402
 
 # The topics of programs that need it.
-TOPICS = ("network",)
+TOPICS = ("network", "outbound")
 
 
 class Outside:
     def __init__(self):
         self.thread = concurrent.futures.ThreadPoolExecutor(1)
         self.home = qsdaemon.make_dir("qs-world-")
+        self.home.chmod(0o755)          # egress reads the authority
         self.daemon = None
 
     def do(self, function, *args):
@@ -37,7 +39,8 @@ class Outside:
         world_module.new_namespace()
         world_module.sh("ip link set lo up")
         world_module.World(self.home)
-        self.daemon = qsdaemon.Daemon(qsdaemon.build_dir(), egress_dns=world_module.DNS)
+        self.daemon = qsdaemon.Daemon(qsdaemon.build_dir(), egress_dns=world_module.DNS,
+                                      egress_ca=self.home / "ca.pem")
         self.daemon.start()
         self.daemon.import_base()
 
@@ -56,4 +59,4 @@ class Outside:
 
 def env():
     """What the cases need of it."""
-    return {"QS_INSIDE": str(NETWORK / "inside.py")}
+    return {"QS_INSIDE": str(NETWORK / "inside.py"), "QS_ASK": str(HERE / "ask.py")}

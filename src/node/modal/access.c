@@ -119,8 +119,6 @@ static int read_replacements(struct op *op, struct policy *ret, struct err *e)
                             h->headers[k]->value != NULL ? h->headers[k]->value : "", e) < 0)
                 return -1;
     }
-    if (list.n > 0)
-        return err_set(e, ERR_UNSUPPORTED, "requests are not looked at by this version: headers cannot be replaced");
     return replace_rules(&list, has_key, op->node->router->secrets, ret, e);
 }
 
