@@ -319,6 +319,7 @@ void replace_put(const struct policy *rules, const struct policy *access, struct
     bool is_decided = false, is_whole = false, in_parts = false;
 
     ret->flags = access->flags;
+    ret->bandwidth = access->bandwidth;
     for (uint32_t i = 0; i < access->nrules; i++) {
         const struct policy_rule *a = &access->rules[i];
         bool counts = !is_decided && is_of_tls(a), all = a->ndomains == 0 && a->ncidrs == 0;
@@ -345,6 +346,7 @@ void replace_split(const struct policy *p, struct policy *ret_rules, struct poli
         if (is_end(&p->rules[i]))
             end = i;
     ret_access->flags = p->flags;
+    ret_access->bandwidth = p->bandwidth;
     for (uint32_t i = 0; i < p->nrules; i++) {
         bool is_kept = end < p->nrules ? i > end : is_replacement(&p->rules[i]);
         if (is_kept)

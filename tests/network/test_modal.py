@@ -65,6 +65,20 @@ def test_replacements_of_none_leave_what_is_allowed(api, daemon, modal):
     assert after.pop("revision") == before.pop("revision") + 1 and after == before
 
 
+def test_what_the_call_does_not_speak_of_stays(api, modal):
+    sb, change = modal
+    where = f"/v1/sandboxes/{sb.id}/policy"
+    policy = {"allow_domains": ["other.test"], "bandwidth": {"up_bits_s": 8000000}}
+    assert api.put(where, json=policy).status_code == 200
+    change(ALLOWLIST, domains=["allowed.test"])
+    now = api.get(where).json()
+    assert [r["domains"] for r in now["rules"]] == [["allowed.test"]] and now["bandwidth"]["up_bits_s"] == 8000000
+    policy = {"rules": [], "refuse_ech": True}
+    assert api.put(where, json=policy).status_code == 200
+    change(OPEN)
+    assert api.get(where).json()["refuse_ech"] is True
+
+
 def test_blocked_is_for_good(api, daemon):
     teach(daemon)
     with api.sandbox() as sb:

@@ -194,7 +194,9 @@ static void check_put(struct policy access, const char *want)
     policy_init(&both);
     policy_init(&again_rules);
     policy_init(&again_access);
+    access.bandwidth.up_bits_s = 12345678;
     replace_put(&rules, &access, &both);
+    assert_int_equal(both.bandwidth.up_bits_s, 12345678);
     assert_string_equal(text_of(&both), want);
     for (uint32_t i = 0; i < both.nrules; i++)
         assert_null(policy_rule_wrong(&both.rules[i]));
@@ -203,6 +205,7 @@ static void check_put(struct policy access, const char *want)
     (void)snprintf(before, sizeof before, "%s", text_of(&access));
     assert_string_equal(text_of(&again_access), before);
     assert_int_equal(again_access.flags, access.flags);
+    assert_int_equal(again_access.bandwidth.up_bits_s, 12345678);
     policy_done(&rules);
     policy_done(&both);
     policy_done(&again_rules);

@@ -56,6 +56,9 @@ static int merge_access(struct op *op, const struct policy *now, struct policy *
         r = read_access(RQ(op, TaskSetNetworkAccessRequest)->network_access, &access, e);
     if (r == 0) {
         replace_split(now, &rules, &old);
+        /* Of these the call does not speak. */
+        access.bandwidth = old.bandwidth;
+        access.flags |= old.flags & POLICY_REFUSE_ECH;
         replace_put(&rules, &access, ret);
     }
     policy_done(&rules);
