@@ -53,6 +53,12 @@ static bool is_number(const char *text, unsigned long *ret)
     return field_id(text, strlen(text), 0, ret) && strchr(text, ':') == NULL;
 }
 
+/* A number that is_number does not take. */
+static bool is_too_large(const char *text)
+{
+    return *text != '\0' && text[strspn(text, "0123456789")] == '\0';
+}
+
 int copy_owner(const struct chain_dir *base, const char *text, uid_t *ret_uid, gid_t *ret_gid, struct err *e)
 {
     char user[128];
@@ -73,12 +79,16 @@ int copy_owner(const struct chain_dir *base, const char *text, uid_t *ret_uid, g
     if (line != NULL) {
         if (!field_id(line, len, 2, &uid) || !field_id(line, len, 3, &gid))
             return err_set(e, ERR_INVALID, "the ids of '%s' in /etc/passwd of the image are not from 0 to %lu", user, ID_MAX);
+    } else if (!numeric && is_too_large(user)) {
+        return err_set(e, ERR_INVALID, "the id %s is over %lu, the largest one", user, ID_MAX);
     } else if (!numeric) {
         return err_set(e, ERR_NOT_FOUND, "the image has no user '%s'", user);
     } else {
         gid = uid;
     }
     if (group != NULL && !is_number(group, &gid)) {
+        if (is_too_large(group))
+            return err_set(e, ERR_INVALID, "the id %.60s is over %lu, the largest one", group, ID_MAX);
         size_t ngroups = 0;
         auto_free char *groups = chain_read(base, "etc/group", FILE_MAX, &ngroups);
         line = groups != NULL ? find_line(groups, ngroups, group, -1, &len) : NULL;

@@ -13,7 +13,7 @@
 #include "api/rest/exec_model.h"
 #include "api/rest/fs_errors.h"
 #include "api/rest/range.h"
-#include "api/rest/signals.h"
+#include "api/shared/signals.h"
 #include "api/rest/text.h"
 #include "base/mem.h"
 #include "ipc/record.h"

@@ -10,7 +10,7 @@
 #include "api/rest/handlers.h"
 #include "api/rest/node_ask.h"
 #include "api/rest/op.h"
-#include "api/rest/signals.h"
+#include "api/shared/signals.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "core/idempotency.h"

@@ -11,7 +11,7 @@
 #include "api/rest/exec_model.h"
 #include "api/rest/handlers.h"
 #include "api/rest/node_ask.h"
-#include "api/rest/signals.h"
+#include "api/shared/signals.h"
 #include "api/shared/stdin_pump.h"
 #include "base/buf.h"
 #include "base/mem.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/shared/build/internal.h"
+#include "api/shared/signals.h"
 #include "base/mem.h"
 
 static json_t *member(json_t *o, const char *key, bool is_array)
@@ -165,6 +166,14 @@ static int text_field(struct build *b, const struct df_instruction *in, const ch
     return 0;
 }
 
+static int stop_signal(struct build *b, const struct df_instruction *in, struct err *e)
+{
+    if (text_field(b, in, "StopSignal", e) < 0)
+        return -1;
+    const char *text = json_string_value(json_object_get(build_stage(b)->config, "StopSignal"));
+    return signal_parse(text) > 0 ? 0 : df_fail(in, e, "'%.40s' is no signal: it is a name such as SIGTERM or a number from 1 to %d", text, SIGNAL_MAX);
+}
+
 static int shell(struct stage *s, const struct df_instruction *in, struct err *e)
 {
     if (in->json == NULL || json_array_size(in->json) == 0)
@@ -212,14 +221,24 @@ static int healthcheck(struct build *b, const struct df_instruction *in, struct 
             return df_fail(in, e, "--%s is '%.20s', which is no time such as 30s", names[i], value);
         (void)json_object_set_new(check, keys[i], json_integer(ns));
     }
-    if (df_flag(in, "retries") != NULL)
-        (void)json_object_set_new(check, "Retries", json_integer(strtol(df_flag(in, "retries"), NULL, 10)));
+    const char *retries = df_flag(in, "retries");
+    if (retries != NULL) {
+        size_t n = strspn(retries, "0123456789");
+        if (n == 0 || n > 6 || retries[n] != '\0')
+            return df_fail(in, e, "--retries is '%.20s', which is no number from 0 to 999999", retries);
+        (void)json_object_set_new(check, "Retries", json_integer(strtol(retries, NULL, 10)));
+    }
     if (strcasecmp(in->text, "none") == 0) {
         (void)json_object_set_new(check, "Test", json_pack("[s]", "NONE"));
     } else {
         if (df_parse_one(in->text, b->file.escape, &one, e) < 0 || one.n != 1 || one.list[0].kind != DF_CMD) {
             df_done(&one);
             return df_fail(in, e, "it is followed by CMD or NONE");
+        }
+        bool is_empty = one.list[0].json != NULL ? json_array_size(one.list[0].json) == 0 : *one.list[0].text == '\0';
+        if (is_empty) {
+            df_done(&one);
+            return df_fail(in, e, "CMD needs a command behind it");
         }
         json_t *test = one.list[0].json != NULL ? json_pack("[s]", "CMD")
                                                 : json_pack("[s, o]", "CMD-SHELL", js_string_lossy(one.list[0].text));
@@ -263,7 +282,7 @@ int build_config(struct build *b, const struct df_instruction *in, struct err *e
     case DF_USER:
         return text_field(b, in, "User", e);
     case DF_STOPSIGNAL:
-        return text_field(b, in, "StopSignal", e);
+        return stop_signal(b, in, e);
     case DF_MAINTAINER:
         return 0;
     case DF_SHELL:

@@ -309,6 +309,16 @@ static size_t count_others(const json_t *words)
     return n;
 }
 
+/* Every COPY and ADD is a layer that depends on nothing below it, so that nothing else is to be done for it. */
+static int check_link(const struct df_instruction *in, struct err *e)
+{
+    const char *link = df_flag(in, "link");
+
+    if (link == NULL || *link == '\0' || strcmp(link, "true") == 0 || strcmp(link, "false") == 0)
+        return 0;
+    return df_fail(in, e, "--link is '%.20s', which is neither true nor false", link);
+}
+
 int build_copy(struct build *b, const struct df_instruction *in, struct err *e)
 {
     static const char *const names[] = {"chown", "chmod", "link", "from", "checksum"};
@@ -317,7 +327,7 @@ int build_copy(struct build *b, const struct df_instruction *in, struct err *e)
 
     struct target target = {0};
 
-    if (df_check_flags(in, names, array_len(names), e) < 0)
+    if (df_check_flags(in, names, array_len(names), e) < 0 || check_link(in, e) < 0)
         return -1;
     if (df_flag(in, in->kind == DF_ADD ? "from" : "checksum") != NULL)
         return df_fail(in, e, "there is no flag --%s", in->kind == DF_ADD ? "from" : "checksum");

@@ -1,8 +1,8 @@
 /*
  * signals.h - signals by name or number, as the API and the command line write them
  */
-#ifndef QS_API_REST_SIGNALS_H
-#define QS_API_REST_SIGNALS_H
+#ifndef QS_API_SHARED_SIGNALS_H
+#define QS_API_SHARED_SIGNALS_H
 
 #define SIGNAL_MAX 64
 

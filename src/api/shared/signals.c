@@ -3,7 +3,7 @@
  *
  * The numbers are the kernel's (x86-64 and arm64 agree): they are used inside a sandbox, whose C library may differ.
  */
-#include "api/rest/signals.h"
+#include "api/shared/signals.h"
 
 #include <stddef.h>
 #include <stdlib.h>
