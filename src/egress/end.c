@@ -56,6 +56,7 @@ void end_done(struct end *d)
     d->ssl = NULL;
     buf_done(&d->early);
     buf_done(&d->out);
+    d->out_at = 0;
 }
 
 /* --- out ------------------------------------------------------------------------------------- */

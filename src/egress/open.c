@@ -35,6 +35,7 @@ void opened_free(struct flow *f)
         return;
     loop_job_cancel(&o->again);
     h1_done(o);
+    h2_free(o);
     end_done(&o->client);
     end_done(&o->server);
     free(o);
@@ -79,6 +80,12 @@ void opened_close(struct opened *o)
 bool opened_is_denied(struct flow *f)
 {
     struct opened *o = f->opened;
+
+    if (o->h2 != NULL) {
+        h2_check(o);
+        loop_job_soon(f->box->egress->loop, &o->again);
+        return false;
+    }
     /* A body may still go up when its response is through. */
     bool is_asking = o->h1.is_waiting || (o->state == OPENED_PASS && f->scan.state != SCAN_HEAD && !o->h1.collects);
 
@@ -109,8 +116,9 @@ static enum step hello(struct opened *o)
     }
     if (!o->has_hello)
         return STEP_WAIT;
-    o->may_h2 = false;
-    if (o->offers_h2 && !o->offers_h1) {
+    /* A body that is signed has to be known first, which is done for one request at a time. */
+    o->may_h2 = o->offers_h2 && !box_signs(o->flow->box);
+    if (o->offers_h2 && !o->offers_h1 && !o->may_h2) {
         refuse(o, EGRESS_PROTOCOL);         /* and told so by TLS */
         o->state = OPENED_CLIENT;
         return STEP_AGAIN;
@@ -121,16 +129,22 @@ static enum step hello(struct opened *o)
     return STEP_AGAIN;
 }
 
-static void server_failed(struct opened *o, const char *why)
+static void drop_server(struct opened *o)
 {
     struct flow *f = o->flow;
 
+    end_done(&o->server);
+    o->is_server_ready = false;
+    loop_io_free(take_ptr(&f->out_io));
+    fd_close(&f->out);
+}
+
+static void server_failed(struct opened *o, const char *why)
+{
     o->failure = why;
     o->state = OPENED_CLIENT;
     (void)end_flush(&o->server);        /* a goodbye */
-    end_done(&o->server);
-    loop_io_free(take_ptr(&f->out_io));
-    fd_close(&f->out);
+    drop_server(o);
 }
 
 static enum step greet_server(struct opened *o)
@@ -141,6 +155,11 @@ static enum step greet_server(struct opened *o)
         r = -1;
     if (r == 0)
         return STEP_WAIT;
+    if (r == 1 && o->may_h2 && !o->offers_h1 && !open_tls_is_h2(&o->server)) {
+        o->flow->box->status.totals.failed++;
+        server_failed(o, "it does not speak HTTP/2, and the client nothing else");
+        return STEP_AGAIN;
+    }
     if (r == 1) {
         o->is_server_ready = true;
         o->state = OPENED_CLIENT;
@@ -183,7 +202,7 @@ static enum step greet_client(struct opened *o)
         start_half(o);
     else
         loop_timer_free(take_ptr(&o->flow->timer));
-    return STEP_AGAIN;
+    return !open_tls_is_h2(&o->client) || h2_start(o) ? STEP_AGAIN : STEP_BROKEN;
 }
 
 /* --- both ways ------------------------------------------------------------------------------- */
@@ -193,14 +212,34 @@ static bool has_server(const struct opened *o)
     return o->flow->protocol != POLICY_TLS || o->is_server_ready;
 }
 
+static bool up(struct opened *o, const uint8_t *p, size_t n)
+{
+    return o->h2 != NULL ? h2_up(o, p, n) : h1_up(o, p, n);
+}
+
+static bool down(struct opened *o, const uint8_t *p, size_t n)
+{
+    return o->h2 != NULL ? h2_down(o, p, n) : h1_down(o, p, n);
+}
+
+static bool server_eof(struct opened *o)
+{
+    return o->h2 != NULL ? h2_server_eof(o) : h1_server_eof(o);
+}
+
+/* What HTTP/2 may send is bounded by its windows, and what opens them must be read. */
 static bool wants_client(const struct opened *o)
 {
-    return !o->client.eof && !o->flow->up.waits && end_queued(&o->server) <= END_HIGH && h1_wants_client(o);
+    if (o->client.eof || o->flow->up.waits)
+        return false;
+    return o->h2 != NULL || (end_queued(&o->server) <= END_HIGH && h1_wants_client(o));
 }
 
 static bool wants_server(const struct opened *o)
 {
-    return has_server(o) && !o->server.eof && !o->flow->down.waits && end_queued(&o->client) <= END_HIGH;
+    if (!has_server(o) || o->server.eof || o->flow->down.waits)
+        return false;
+    return o->h2 != NULL || end_queued(&o->client) <= END_HIGH;
 }
 
 /* As much as the sandbox's bandwidth has room for; without any the flow waits for its turn. */
@@ -224,7 +263,7 @@ static enum step from_client(struct opened *o)
     if (n > 0) {
         o->has_asked = true;
         b->status.totals.sent += (uint64_t)n;
-        return h1_up(o, chunk, (size_t)n) ? STEP_AGAIN : STEP_BROKEN;
+        return up(o, chunk, (size_t)n) ? STEP_AGAIN : STEP_BROKEN;
     }
     if (n < 0)
         return n == -EAGAIN ? STEP_WAIT : STEP_BROKEN;
@@ -238,11 +277,33 @@ static enum step from_server(struct opened *o)
 
     if (n > 0) {
         b->status.totals.received += (uint64_t)n;
-        return h1_down(o, chunk, (size_t)n) ? STEP_AGAIN : STEP_BROKEN;
+        return down(o, chunk, (size_t)n) ? STEP_AGAIN : STEP_BROKEN;
     }
+    if (n == -EAGAIN)
+        return STEP_WAIT;
+    if (n < 0 && o->h2 == NULL)
+        return STEP_BROKEN;
     if (n < 0)
-        return n == -EAGAIN ? STEP_WAIT : STEP_BROKEN;
-    return h1_server_eof(o) ? STEP_AGAIN : STEP_BROKEN;
+        drop_server(o);
+    return server_eof(o) ? STEP_AGAIN : STEP_BROKEN;
+}
+
+/* Of the requests of HTTP/2 some may have their responses already. */
+static bool flush_server(struct opened *o)
+{
+    if (end_flush(&o->server) == 0)
+        return true;
+    if (o->h2 == NULL)
+        return false;
+    drop_server(o);
+    return h2_server_eof(o);
+}
+
+/* Programs that compare the certificate themselves say nothing of it in TLS. */
+static void note_pinned(struct opened *o)
+{
+    if (!o->has_asked && !o->is_refused && o->flow->protocol == POLICY_TLS && clock_boot_ms() - o->greeted_ms < PINNED_MS)
+        refuse(o, EGRESS_PINNED);
 }
 
 /* The client has ended its direction, and everything before it went on. */
@@ -250,10 +311,12 @@ static enum step client_is_through(struct opened *o)
 {
     const struct flow *f = o->flow;
 
+    if (o->h2 != NULL) {
+        note_pinned(o);
+        return h2_client_eof(o) ? STEP_AGAIN : STEP_BROKEN;
+    }
     if (!o->h1.is_waiting && f->scan.state == SCAN_HEAD) {
-        /* Programs that compare the certificate themselves say nothing of it in TLS. */
-        if (!o->has_asked && !o->is_refused && f->protocol == POLICY_TLS && clock_boot_ms() - o->greeted_ms < PINNED_MS)
-            refuse(o, EGRESS_PINNED);
+        note_pinned(o);
         if (has_server(o))
             (void)end_finish(&o->server);
         opened_close(o);
@@ -273,8 +336,10 @@ static enum step pass(struct opened *o)
     if (a > STEP_AGAIN || b > STEP_AGAIN || o->state != OPENED_PASS)
         return a > b ? a : b;
     /* What waited for a response, or for room. */
-    if (!h1_up(o, NULL, 0) || end_flush(&o->server) < 0 || end_flush(&o->client) < 0)
+    if (!up(o, NULL, 0) || !flush_server(o) || end_flush(&o->client) < 0)
         return STEP_BROKEN;
+    if (o->h2 != NULL && h2_has_more(o))
+        a = STEP_AGAIN;
     enum step c = o->client.eof && o->state == OPENED_PASS ? client_is_through(o) : STEP_WAIT;
     return a > b ? (a > c ? a : c) : (b > c ? b : c);
 }
@@ -335,7 +400,7 @@ static void run(void *arg)
 
     for (int i = 0; i < ROUNDS && s == STEP_AGAIN; i++) {
         s = step(o);
-        if (s <= STEP_AGAIN && (end_flush(&o->client) < 0 || end_flush(&o->server) < 0))
+        if (s <= STEP_AGAIN && (end_flush(&o->client) < 0 || !flush_server(o)))
             s = STEP_BROKEN;
     }
     if (s == STEP_END) {

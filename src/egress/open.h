@@ -92,6 +92,7 @@ SSL *open_tls_client(struct open_tls *t, struct opened *o);     /* the side towa
 SSL *open_tls_server(struct open_tls *t, const struct opened *o);
 /* Whether the client took our certificate for a wrong one; looks at OpenSSL's errors. */
 bool open_tls_is_pinned(void);
+bool open_tls_is_h2(const struct end *e);
 
 /* judge.c */
 void asked_init(struct asked *a);
@@ -120,6 +121,10 @@ bool h2_start(struct opened *o);
 void h2_free(struct opened *o);             /* accepts one without it */
 bool h2_up(struct opened *o, const uint8_t *p, size_t n);
 bool h2_down(struct opened *o, const uint8_t *p, size_t n);
-bool h2_is_denied(struct opened *o);
+bool h2_client_eof(struct opened *o);
+bool h2_server_eof(struct opened *o);
+bool h2_has_more(const struct opened *o);   /* to be written, and there is room */
+/* The policy is another: requests that it does not allow end, and the connection goes on. */
+void h2_check(struct opened *o);
 
 #endif

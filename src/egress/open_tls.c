@@ -54,6 +54,11 @@ static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *outlen, c
 
     if (o->is_server_ready)
         SSL_get0_alpn_selected(o->server.ssl, &taken, &n);
+    /* Where there is no server the client is told so in what it speaks. */
+    if (n == 0 && o->may_h2 && !o->offers_h1) {
+        taken = alpn_h2 + 1;
+        n = alpn_h2[0];
+    }
     if (n == 0 && !o->offers_h1)
         return o->offers_h2 ? SSL_TLSEXT_ERR_ALERT_FATAL : SSL_TLSEXT_ERR_NOACK;
     *out = n > 0 ? taken : alpn_h1 + 1;
@@ -159,4 +164,14 @@ bool open_tls_is_pinned(void)
     return why == SSL_R_TLSV1_ALERT_UNKNOWN_CA || why == SSL_R_SSLV3_ALERT_BAD_CERTIFICATE ||
            why == SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN || why == SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE ||
            why == SSL_R_TLSV1_ALERT_ACCESS_DENIED || why == SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED;
+}
+
+bool open_tls_is_h2(const struct end *e)
+{
+    const unsigned char *taken = NULL;
+    unsigned n = 0;
+
+    if (e->ssl != NULL)
+        SSL_get0_alpn_selected(e->ssl, &taken, &n);
+    return n == 2 && memcmp(taken, "h2", 2) == 0;
 }

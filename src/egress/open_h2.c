@@ -1,0 +1,403 @@
+/*
+ * open_h2.c - HTTP/2 through an opened connection: its life, and bodies on their way
+ *
+ * A sender's windows are opened again as its bytes go on, so who is slow holds the other back, and what waits here has a bound.
+ */
+#include "egress/open_h2.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define OUTBOUND_MAX 2000       /* frames that wait in a session: who causes more does not read */
+#define GRACE (64 * 1024)       /* of a body that is thrown away after its response, before the client is stopped */
+#define KEPT (64 * 1024)        /* bytes that are gone, in front of those that wait */
+
+/* --- streams --------------------------------------------------------------------------------- */
+
+struct h2_stream *h2_stream_new(struct h2 *h, int32_t id)
+{
+    struct h2_stream *st = mem_zalloc(sizeof *st);
+
+    st->h = h;
+    st->client = id;
+    st->server = H2_NONE;
+    asked_init(&st->asked);
+    buf_init(&st->up.data, SIZE_MAX / 2);
+    buf_init(&st->down.data, SIZE_MAX / 2);
+    st->next = h->streams;
+    if (st->next != NULL)
+        st->next->prev = st;
+    h->streams = st;
+    h->nstreams++;
+    (void)nghttp2_session_set_stream_user_data(h->client, id, st);
+    return st;
+}
+
+static void free_trailers(struct h2_way *w)
+{
+    if (w->trailers != NULL)
+        request_done(w->trailers);
+    free(w->trailers);
+    w->trailers = NULL;
+}
+
+static void free_stream(struct h2_stream *st)
+{
+    struct h2 *h = st->h;
+
+    if (st->prev != NULL)
+        st->prev->next = st->next;
+    else
+        h->streams = st->next;
+    if (st->next != NULL)
+        st->next->prev = st->prev;
+    h->nstreams--;
+    asked_done(&st->asked);
+    free_trailers(&st->up);
+    free_trailers(&st->down);
+    buf_done(&st->up.data);
+    buf_done(&st->down.data);
+    free(st);
+}
+
+void h2_stream_check(struct h2_stream *st)
+{
+    if (st->client != H2_NONE || st->server != H2_NONE)
+        return;
+    h2_drop(st, &st->up);
+    h2_drop(st, &st->down);
+    free_stream(st);
+}
+
+/* Gives n bytes back to whose they were. */
+static void give_back(struct h2_stream *st, struct h2_way *w, size_t n)
+{
+    bool is_up = w == &st->up;
+    nghttp2_session *from = is_up ? st->h->client : st->h->server;
+    int32_t id = is_up ? st->client : st->server;
+
+    n = n < w->owed ? n : w->owed;
+    w->owed -= n;
+    if (n == 0 || from == NULL)
+        return;
+    if (id == H2_NONE || w->ended)
+        (void)nghttp2_session_consume_connection(from, n);
+    else
+        (void)nghttp2_session_consume(from, id, n);
+}
+
+void h2_drop(struct h2_stream *st, struct h2_way *w)
+{
+    give_back(st, w, w->owed);
+    buf_done(&w->data);
+    buf_init(&w->data, SIZE_MAX / 2);
+    w->at = 0;
+    free_trailers(w);
+}
+
+void h2_throw(struct h2_stream *st, size_t n)
+{
+    st->up.owed += n;
+    give_back(st, &st->up, n);
+    st->thrown += n;
+    /* Not with the response: there are clients that forget it then. */
+    if (st->is_answered && st->thrown > GRACE)
+        h2_reset_client(st, NGHTTP2_NO_ERROR);
+}
+
+void h2_reset_server(struct h2_stream *st, uint32_t code)
+{
+    nghttp2_session *s = st->h->server;
+
+    if (st->server == H2_NONE)
+        return;
+    /* It may never have been sent, or be answered meanwhile: nothing leads back to the stream. */
+    (void)nghttp2_session_set_stream_user_data(s, st->server, NULL);
+    (void)nghttp2_submit_rst_stream(s, NGHTTP2_FLAG_NONE, st->server, code);
+    st->server = H2_NONE;
+    h2_drop(st, &st->up);
+}
+
+void h2_reset_client(struct h2_stream *st, uint32_t code)
+{
+    if (st->client == H2_NONE || st->is_stopped)
+        return;
+    st->is_stopped = true;
+    (void)nghttp2_submit_rst_stream(st->h->client, NGHTTP2_FLAG_NONE, st->client, code);
+}
+
+ssize_t h2_body(nghttp2_session *to, int32_t id, struct h2_stream *st, struct h2_way *w, uint8_t *p, size_t n, uint32_t *flags)
+{
+    size_t waits = w->data.len - w->at;
+
+    n = n < waits ? n : waits;
+    if (n > 0)
+        memcpy(p, w->data.data + w->at, n);
+    w->at += n;
+    if (w->at == w->data.len) {
+        buf_clear(&w->data);
+        w->at = 0;
+    } else if (w->at >= KEPT) {
+        buf_drop(&w->data, w->at);
+        w->at = 0;
+    }
+    give_back(st, w, n);
+    if (n == waits && w->ended) {
+        *flags |= NGHTTP2_DATA_FLAG_EOF;
+        if (w->trailers != NULL) {
+            nghttp2_nv nv[REQUEST_FIELDS_MAX];
+            *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
+            (void)nghttp2_submit_trailer(to, id, nv, h2_nv_fields(w->trailers, nv, NGHTTP2_NV_FLAG_NONE));
+        }
+        return (ssize_t)n;
+    }
+    return n > 0 ? (ssize_t)n : NGHTTP2_ERR_DEFERRED;
+}
+
+/* --- answers of ours ------------------------------------------------------------------------- */
+
+void h2_answer(struct h2_stream *st, int status, const char *text)
+{
+    char digits[12], length[24];
+
+    if (st->client == H2_NONE || st->has_answer)
+        return;
+    (void)snprintf(digits, sizeof digits, "%d", status);
+    (void)snprintf(length, sizeof length, "%zu", strlen(text));
+    const nghttp2_nv nv[] = {h2_nv(":status", digits, 0), h2_nv("content-type", "text/plain", 0),
+                             h2_nv("content-length", length, 0), h2_nv("server", "quicksand", 0)};
+    h2_drop(st, &st->down);
+    st->has_answer = st->down.ended = true;
+    if (!st->is_head)
+        (void)buf_adds(&st->down.data, text);
+    h2_submit_answer(st, nv, array_len(nv), !st->is_head);
+}
+
+void h2_refuse(struct h2_stream *st, const struct judged *j)
+{
+    char text[512];
+
+    judge_refused(st->h->o->flow, j, text, sizeof text);
+    h2_answer(st, j->status, text);
+}
+
+/* --- both sessions --------------------------------------------------------------------------- */
+
+int h2_invalid(nghttp2_session *s, struct h2 *h, int which)
+{
+    if (++h->ninvalid[which] == H2_INVALID_MAX)
+        (void)nghttp2_session_terminate_session(s, NGHTTP2_ENHANCE_YOUR_CALM);
+    return 0;
+}
+
+static bool is_over(nghttp2_session *s)
+{
+    return !nghttp2_session_want_read(s) && !nghttp2_session_want_write(s);
+}
+
+static bool put(struct end *e, uint8_t *p, size_t n)
+{
+    bool ok = n == 0 || end_write(e, p, n) == 0;
+
+    explicit_bzero(p, n);       /* there may be values of secrets in it */
+    return ok;
+}
+
+/* Frames go out together: each piece is a record of TLS. False: it failed. */
+static bool drain(nghttp2_session *s, struct end *e, bool *ret_any, bool *ret_full)
+{
+    static uint8_t out[32 * 1024];
+    const uint8_t *p;
+    size_t n = 0;
+    ssize_t r = 0;
+
+    for (;;) {
+        *ret_full = end_queued(e) + n > END_HIGH;
+        if (*ret_full || (r = nghttp2_session_mem_send(s, &p)) <= 0)
+            break;
+        if (n + (size_t)r > sizeof out) {
+            if (!put(e, out, n))
+                return false;
+            n = 0;
+        }
+        if ((size_t)r > sizeof out) {
+            if (end_write(e, p, (size_t)r) < 0)
+                return false;
+        } else {
+            memcpy(out + n, p, (size_t)r);
+            n += (size_t)r;
+        }
+        *ret_any = true;
+    }
+    return put(e, out, n) && r >= 0;
+}
+
+/* The client's side is over: so is the server's. */
+static bool end_both(struct h2 *h)
+{
+    bool any, full;
+
+    if (h->is_over)
+        return true;
+    h->is_over = true;
+    for (struct h2_stream *st = h->streams; st != NULL; st = st->next)
+        h2_reset_server(st, NGHTTP2_CANCEL);
+    if (h->server != NULL && !h->is_lost) {
+        (void)nghttp2_submit_goaway(h->server, NGHTTP2_FLAG_NONE, 0, NGHTTP2_NO_ERROR, NULL, 0);
+        (void)drain(h->server, &h->o->server, &any, &full);
+        (void)end_finish(&h->o->server);
+    }
+    opened_close(h->o);
+    return true;
+}
+
+/* No more comes from the server: what is not answered never will be. */
+static void lose_server(struct h2 *h)
+{
+    const struct flow *f = h->o->flow;
+    char text[POLICY_DOMAIN_MAX + 128];
+
+    if (h->is_lost)
+        return;
+    h->is_lost = true;
+    (void)snprintf(text, sizeof text, "quicksand: %s port %u: it ended the connection before it answered\n", f->name, f->port);
+    (void)nghttp2_submit_goaway(h->client, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(h->client),
+                                NGHTTP2_NO_ERROR, NULL, 0);
+    for (struct h2_stream *st = h->streams, *next; st != NULL; st = next) {
+        next = st->next;
+        if (st->server == H2_NONE)
+            continue;
+        (void)nghttp2_session_set_stream_user_data(h->server, st->server, NULL);
+        st->server = H2_NONE;
+        h2_drop(st, &st->up);
+        if (!st->has_answer)
+            h2_answer(st, 502, text);
+        else if (!st->down.ended)
+            h2_reset_client(st, NGHTTP2_INTERNAL_ERROR);
+        h2_stream_check(st);
+    }
+}
+
+static bool is_flooded(const struct h2 *h)
+{
+    return nghttp2_session_get_outbound_queue_size(h->client) > OUTBOUND_MAX ||
+           (h->server != NULL && nghttp2_session_get_outbound_queue_size(h->server) > OUTBOUND_MAX);
+}
+
+/* Moves what can be moved. */
+static bool pump(struct h2 *h)
+{
+    struct opened *o = h->o;
+    bool any = true;
+
+    if (h->is_over)
+        return true;
+    if (is_flooded(h))
+        (void)nghttp2_session_terminate_session(h->client, NGHTTP2_ENHANCE_YOUR_CALM);
+    while (any) {
+        any = false;
+        if (!drain(h->client, &o->client, &any, &h->is_client_full))
+            return false;
+        if (h->server == NULL || h->is_lost)
+            continue;
+        if (!drain(h->server, &o->server, &any, &h->is_server_full) || is_over(h->server)) {
+            lose_server(h);
+            any = true;
+        }
+    }
+    return is_over(h->client) ? end_both(h) : true;
+}
+
+bool h2_start(struct opened *o)
+{
+    struct h2 *h = mem_zalloc(sizeof *h);
+
+    h->o = o;
+    o->h2 = h;
+    h2_client_new(h);
+    if (o->failure == NULL)
+        h2_server_new(h);
+    return pump(h);
+}
+
+void h2_free(struct opened *o)
+{
+    struct h2 *h = take_ptr(&o->h2);
+
+    if (h == NULL)
+        return;
+    while (h->streams != NULL)
+        free_stream(h->streams);
+    nghttp2_session_del(h->client);
+    nghttp2_session_del(h->server);
+    h2_head_clear(&h->asking);
+    h2_head_clear(&h->answering);
+    free(h);
+}
+
+bool h2_up(struct opened *o, const uint8_t *p, size_t n)
+{
+    struct h2 *h = o->h2;
+
+    /* A flood of what has to be answered: there is nothing to be said to who does not listen. */
+    if (n > 0 && !h->is_over && nghttp2_session_mem_recv(h->client, p, n) < 0)
+        return false;
+    return pump(h);
+}
+
+bool h2_down(struct opened *o, const uint8_t *p, size_t n)
+{
+    struct h2 *h = o->h2;
+
+    if (n > 0 && !h->is_over && !h->is_lost && nghttp2_session_mem_recv(h->server, p, n) < 0)
+        lose_server(h);
+    return pump(h);
+}
+
+bool h2_client_eof(struct opened *o)
+{
+    return end_both(o->h2);
+}
+
+bool h2_server_eof(struct opened *o)
+{
+    struct h2 *h = o->h2;
+
+    if (h->is_over)
+        return true;
+    lose_server(h);
+    return pump(h);
+}
+
+bool h2_has_more(const struct opened *o)
+{
+    const struct h2 *h = o->h2;
+
+    return !h->is_over && ((h->is_client_full && end_queued(&o->client) <= END_HIGH) ||
+                           (h->is_server_full && !h->is_lost && end_queued(&o->server) <= END_HIGH));
+}
+
+void h2_check(struct opened *o)
+{
+    static const struct judged j = {403, EGRESS_BY_RULE, "the network policy of this sandbox does not allow the request", -1};
+    struct h2 *h = o->h2;
+
+    for (struct h2_stream *st = h->is_over ? NULL : h->streams, *next; st != NULL; st = next) {
+        next = st->next;
+        if (!st->is_judged || st->is_stopped || judge_still(o->flow, &st->asked))
+            continue;
+        struct judged now = j;
+        char text[512];
+        now.rule = st->asked.rule;
+        judge_refused(o->flow, &now, text, sizeof text);
+        st->is_judged = false;
+        h2_reset_server(st, NGHTTP2_CANCEL);
+        if (st->has_answer)
+            h2_reset_client(st, NGHTTP2_CANCEL);
+        else
+            h2_answer(st, now.status, text);
+        h2_stream_check(st);
+    }
+}
