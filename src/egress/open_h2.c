@@ -234,6 +234,31 @@ static bool drain(nghttp2_session *s, struct end *e, bool *ret_any, bool *ret_fu
     return put(e, out, n) && r >= 0;
 }
 
+void h2_leave(struct h2 *h, uint32_t code)
+{
+    if (h->has_left)
+        return;
+    h->leaves = true;
+    h->leave_code = code;
+}
+
+/*
+ * What the server said before its goodbye reaches the client before it: there are clients that listen no more then. Whether it
+ * is said now.
+ */
+static bool say_goodbye(struct h2 *h)
+{
+    if (!h->leaves || h->has_left)
+        return false;
+    for (const struct h2_stream *st = h->streams; st != NULL; st = st->next)
+        if (st->client != H2_NONE && !st->is_stopped && (st->down.at < st->down.data.len || (st->down.ended && !st->is_answered)))
+            return false;
+    h->has_left = true;
+    (void)nghttp2_submit_goaway(h->client, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(h->client),
+                                h->leave_code, NULL, 0);
+    return true;
+}
+
 /* The client's side is over: so is the server's. */
 static bool end_both(struct h2 *h)
 {
@@ -263,8 +288,7 @@ static void lose_server(struct h2 *h)
         return;
     h->is_lost = true;
     (void)snprintf(text, sizeof text, "quicksand: %s port %u: it ended the connection before it answered\n", f->name, f->port);
-    (void)nghttp2_submit_goaway(h->client, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(h->client),
-                                NGHTTP2_NO_ERROR, NULL, 0);
+    h2_leave(h, NGHTTP2_NO_ERROR);
     for (struct h2_stream *st = h->streams, *next; st != NULL; st = next) {
         next = st->next;
         if (st->server == H2_NONE)
@@ -300,12 +324,12 @@ static bool pump(struct h2 *h)
         any = false;
         if (!drain(h->client, &o->client, &any, &h->is_client_full))
             return false;
-        if (h->server == NULL || h->is_lost)
-            continue;
-        if (!drain(h->server, &o->server, &any, &h->is_server_full) || is_over(h->server)) {
+        if (h->server != NULL && !h->is_lost &&
+            (!drain(h->server, &o->server, &any, &h->is_server_full) || is_over(h->server))) {
             lose_server(h);
             any = true;
         }
+        any = any || say_goodbye(h);
     }
     return is_over(h->client) ? end_both(h) : true;
 }

@@ -60,6 +60,8 @@ struct h2 {
     unsigned ninvalid[2];               /* of client, server */
     bool is_client_full, is_server_full;    /* the end takes no more; it goes on when there is room */
     bool is_lost;                       /* the server is gone */
+    bool leaves, has_left;              /* the client is to open no more streams; and is told so */
+    uint32_t leave_code;
     bool is_over;
 };
 
@@ -75,6 +77,8 @@ void h2_drop(struct h2_stream *st, struct h2_way *w);
 void h2_throw(struct h2_stream *st, size_t n);
 /* Copies what may go on, for a session that sends a body; as nghttp2 wants it. */
 ssize_t h2_body(nghttp2_session *to, int32_t id, struct h2_stream *st, struct h2_way *w, uint8_t *p, size_t n, uint32_t *flags);
+/* The client is to use another connection for what comes. */
+void h2_leave(struct h2 *h, uint32_t code);
 /* An answer of ours, in place of the server's; not after has_answer. */
 void h2_answer(struct h2_stream *st, int status, const char *text);
 void h2_refuse(struct h2_stream *st, const struct judged *j);

@@ -138,13 +138,6 @@ static void on_headers(struct h2_stream *st, struct h2_head *d, bool ends)
         end_down(st);
 }
 
-/* It takes no new requests; those under way go on. */
-static void on_goaway(struct h2 *h, const nghttp2_goaway *g)
-{
-    (void)nghttp2_submit_goaway(h->client, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(h->client),
-                                g->error_code, NULL, 0);
-}
-
 static int on_frame(nghttp2_session *s, const nghttp2_frame *frame, void *arg)
 {
     struct h2 *h = arg;
@@ -152,7 +145,7 @@ static int on_frame(nghttp2_session *s, const nghttp2_frame *frame, void *arg)
     bool ends = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
 
     if (frame->hd.type == NGHTTP2_GOAWAY)
-        on_goaway(h, &frame->goaway);
+        h2_leave(h, frame->goaway.error_code);      /* no new requests; those under way go on */
     if (frame->hd.type == NGHTTP2_HEADERS && st != NULL)
         on_headers(st, &h->answering, ends);
     if (frame->hd.type == NGHTTP2_HEADERS)

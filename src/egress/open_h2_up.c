@@ -113,8 +113,7 @@ static void ask_for_h1(struct h2_stream *st)
 
     judge_refused(h->o->flow, &j, text, sizeof text);
     h2_reset_client(st, NGHTTP2_HTTP_1_1_REQUIRED);
-    (void)nghttp2_submit_goaway(h->client, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(h->client),
-                                NGHTTP2_HTTP_1_1_REQUIRED, NULL, 0);
+    h2_leave(h, NGHTTP2_HTTP_1_1_REQUIRED);
 }
 
 static void on_request(struct h2_stream *st, struct h2_head *d, bool ends)
