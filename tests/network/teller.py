@@ -93,7 +93,7 @@ class Teller:
             if port in self.certificates:
                 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
                 context.load_cert_chain(*self.certificates[port])
-                context.set_alpn_protocols(["h2", "http/1.1"])
+                context.set_alpn_protocols(["http/1.1"])
                 names = []
                 context.sni_callback = lambda sock, name, ctx: names.append(name)
                 c = context.wrap_socket(c, server_side=True, suppress_ragged_eofs=False)

@@ -114,7 +114,8 @@ def test_clients_that_trust_only_their_own(api, world, server, secret):
 
 
 def test_a_client_that_offers_nothing_that_can_be_looked_at(api, server, secret):
-    with api.sandbox(network=policy(HEADER)) as sb:
+    signs = rule({"aws_sigv4": {"service": "s3", "region": "eu-west-1"}}, paths=["/signed"])
+    with api.sandbox(network=policy(signs, HEADER)) as sb:
         out = talk(api, sb, [head()], alpn=["h2"])
         assert out["error"] == "SSLError" and "NO_APPLICATION_PROTOCOL" in out["text"].upper().replace(" ", "_"), out
         assert last_denial(api, sb) == ("protocol", "tls", "allowed.test", t.TLS, "keyed")
