@@ -2,7 +2,9 @@
 Faults of others that users have reported, one test each: policies and ways around them.
 """
 
-import json
+import hashlib
+import pathlib
+import re
 import socket
 import threading
 import time
@@ -252,6 +254,58 @@ def test_connections_are_not_leaked(api, world, daemon, sequential, parallel):
         assert out.split() == [str(sequential), str(parallel)]
         n = settled(api, sb)
         assert (n["connections_open"], n["connections"], n["connections_failed"]) == (0, sequential + parallel, 0)
+
+
+MUCH = r"""
+import hashlib, socket, sys, threading, time
+host, n = sys.argv[1], int(sys.argv[2])
+s = socket.create_connection((host, 80)); f = s.makefile("rb")
+s.sendall(b"GET /bytes/%d HTTP/1.1\r\nHost: allowed.test\r\n\r\n" % n)
+while f.readline().strip(): pass
+h = hashlib.sha256(); left = n; slept = False
+while left:
+    d = f.read1(min(left, 1 << 20)); assert d
+    h.update(d); left -= len(d)
+    if left < n // 2 and not slept: time.sleep(30); slept = True
+print(h.hexdigest())
+if host[0].isdigit():           # what comes back is what was sent, and nobody reads for a while
+    s = socket.create_connection((host, 9999)); up = hashlib.sha256(); down = hashlib.sha256(); block = bytes(range(256)) * 4096
+    def send():
+        for _ in range(n // len(block)): s.sendall(block); up.update(block)
+        s.shutdown(socket.SHUT_WR)
+    t = threading.Thread(target=send); t.start(); time.sleep(15)
+    while d := s.recv(1 << 20): down.update(d)
+    t.join(); print(up.hexdigest() == down.hexdigest())
+"""
+
+
+def memory(pid):
+    return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1]) * 1024
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("host,policy", [("allowed.test", ONE), (w.ALLOWED, {"allow_cidrs": [w.ALLOWED]})], ids=["by-name", "by-address"])
+def test_a_gibibyte_and_a_reader_that_sleeps(api, world, daemon, host, policy):
+    """UR-122, UR-123: bytes were lost, or kept in memory, where nobody read for a while."""
+    n, most, over = 1 << 30, [0], threading.Event()
+    want = hashlib.sha256()
+    for _ in range(n >> 20):
+        want.update(bytes(range(256)) * 4096)
+    egress, = daemon.pids("egress")
+    before = memory(egress)
+
+    def watch():
+        while not over.wait(0.2):
+            most[0] = max(most[0], memory(egress))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    with api.sandbox(network=policy) as sb:
+        out = python(api, sb, MUCH, host, n, timeout=1500).split()
+    over.set()
+    watcher.join()
+    assert out == [want.hexdigest()] + (["True"] if host == w.ALLOWED else [])
+    assert most[0] - before < 64 << 20
 
 
 def test_small_pieces_pass_at_once(api, world):

@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import json
 import os
+import pathlib
 import socket
 import struct
 import time
@@ -226,6 +227,40 @@ def test_small_requests_are_not_held_back(api, sb):
             assert got == b"x" * 50 + b"y" * 50
         assert sorted(took)[len(took) // 4] < 0.03      # a delayed acknowledgement takes 0.04 s, of each
         s.close()
+
+
+@pytest.mark.long
+def test_a_gibibyte_and_a_reader_that_sleeps(api, daemon, sb):
+    """UR-137: bytes were lost, or kept in memory, where nobody read for a while."""
+    def memory():
+        node, = daemon.pids("node")
+        return int(pathlib.Path(f"/proc/{node}/status").read_text().split("VmRSS:")[1].split()[0]) * 1024
+
+    known = ports(api, sb)
+    serve(api, sb, 8001)
+    block, size, before, most = bytes(range(256)) * 4096, 1 << 30, memory(), 0
+    want = hashlib.sha256()
+    for _ in range(size // len(block)):
+        want.update(block)
+    for s in (plain(known[8001]["raw_port"]), tls(known[8001]["tls_port"])):
+        s.sendall(b"send %d\n" % size)
+        got, n, slept = hashlib.sha256(), 0, False
+        while data := s.recv(1 << 20):
+            got.update(data)
+            n += len(data)
+            if n > size // 2 and not slept:
+                time.sleep(60)
+                slept = True
+                most = max(most, memory())
+        assert (n, got.hexdigest()) == (size, want.hexdigest())
+        s.close()
+    s = plain(known[8001]["raw_port"])
+    s.sendall(b"sum\n")
+    for _ in range(size // len(block)):
+        s.sendall(block)
+    s.shutdown(socket.SHUT_WR)
+    assert read_all(s) == f"{size} {want.hexdigest()}\n".encode()
+    assert max(most, memory()) - before < 64 << 20
 
 
 def test_only_the_address_itself_counts(api, sb):
