@@ -223,6 +223,7 @@ static void read_tls(struct net_conn *c)
             net_conn_kick(c);
         if (is_new && n > 0) {
             c->is_secure = true;
+            net_conn_kick(c);       /* what was written meanwhile */
             if (c->ops->on_secure != NULL && c->state == OPEN)
                 c->ops->on_secure(c, c->ctx);
             continue;           /* unless it is paused now, or gone */
@@ -451,6 +452,9 @@ static void flush(struct net_conn *c)
 
     if (c->state == CONNECTING || c->state >= LINGERING)
         return;
+    /* Whether the peer speaks TLS is not known yet: what a server says first must not go out in the clear. */
+    if (c->tls != NULL && c->state == OPEN)
+        return;
     if (c->write_failed) {
         if (c->state == FINISHING)
             end(c, EPIPE);
@@ -487,7 +491,8 @@ static void flush(struct net_conn *c)
             c->ops->on_sent(c, c->ctx);
         if (!c->is_freed && c->state == FINISHING && net_conn_queued(c) == 0)
             linger(c);
-        else if (!c->is_freed && c->state == OPEN && c->output_ends && !c->output_ended && net_conn_queued(c) == 0)
+        else if (!c->is_freed && c->state == OPEN && c->output_ends && !c->output_ended && net_conn_queued(c) == 0 &&
+                 (c->ssl == NULL || c->is_secure))
             tell_end(c);
     }
 }

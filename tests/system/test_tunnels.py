@@ -189,6 +189,63 @@ def test_plain_words_on_a_tls_port_get_nowhere(api, sb):
         pass
 
 
+def test_a_server_that_speaks_first_speaks_tls(api, sb):
+    """Nothing is said in the clear to who has not spoken yet, and all of it to who then does."""
+    known = ports(api, sb)
+    banner = ("import socket,threading,sys\nl=socket.create_server(('127.0.0.1',int(sys.argv[1])))\nprint('ready',flush=True)\n"
+              "def one(c):\n c.sendall(b'220 a secret word\\r\\n')\n if c.recv(100) == b'go on\\n': c.sendall(b'250 more\\r\\n')\n c.close()\n"
+              "while True: threading.Thread(target=one,args=(l.accept()[0],)).start()")
+    for port in (8000, 8002):
+        i = api.post(f"/v1/sandboxes/{sb['id']}/execs", json={"command": ["python3", "-c", banner, str(port)]}).json()["id"]
+        end = time.monotonic() + 60
+        while api.get(f"/v1/sandboxes/{sb['id']}/execs/{i}/stdout", params={"follow": "false"}).text != "ready\n":
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        ctx = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        ctx.check_hostname, ctx.verify_mode = False, ssl.CERT_NONE
+        late, silent, leaves, clear = (plain(known[port]["tls_port"]) for _ in range(4))
+        leaves.shutdown(socket.SHUT_WR)
+        clear.sendall(b"go on\n")
+        time.sleep(1)
+        for s in (late, silent):
+            s.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                s.recv(100)
+            s.settimeout(60)
+        for s in (leaves, clear):
+            try:
+                assert s.recv(100) == b""
+            except ConnectionResetError:
+                pass
+        with ctx.wrap_socket(late) as t:
+            assert t.recv(100) == b"220 a secret word\r\n"
+            t.sendall(b"go on\n")
+            assert read_all(t) == b"250 more\r\n"
+        silent.close()
+
+
+def test_a_server_that_leaves_first_leaves_after_tls(api, sb):
+    """One that says all it has and closes before the client has greeted."""
+    known = ports(api, sb)
+    serve = ("import socket,sys\nl=socket.create_server(('127.0.0.1',8000))\nprint('ready',flush=True)\n"
+             "while True:\n c=l.accept()[0]; c.sendall(sys.argv[1].encode()); c.close()")
+    for text in ("", "all there is"):
+        i = api.post(f"/v1/sandboxes/{sb['id']}/execs", json={"command": ["python3", "-c", serve, text]}).json()["id"]
+        end = time.monotonic() + 60
+        while api.get(f"/v1/sandboxes/{sb['id']}/execs/{i}/stdout", params={"follow": "false"}).text != "ready\n":
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        for pause in (0, 0.5):
+            s = plain(known[8000]["tls_port"])
+            time.sleep(pause)
+            ctx = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            ctx.check_hostname, ctx.verify_mode = False, ssl.CERT_NONE
+            with ctx.wrap_socket(s) as t:
+                assert read_all(t) == text.encode()
+        api.post(f"/v1/sandboxes/{sb['id']}/execs/{i}/signal", json={"signal": "KILL"})
+        api.get(f"/v1/sandboxes/{sb['id']}/execs/{i}", params={"wait": "exit", "timeout_s": 30})
+
+
 def test_ports_open_and_close_later(api, sb):
     url = f"/v1/sandboxes/{sb['id']}/ports"
     serve(api, sb, 9000)

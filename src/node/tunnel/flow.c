@@ -140,7 +140,9 @@ static void on_end(struct net_conn *c, int sys_errno, void *ctx)
     struct flow *f = ctx;
     int from = side_of(f, c);
 
-    if (sys_errno != 0 || f->side[INSIDE] == NULL) {
+    /* Who leaves without a word of TLS has no claim to what the server says first. */
+    bool is_plain = from == CLIENT && f->tls != NULL && !net_conn_is_tls(c);
+    if (sys_errno != 0 || f->side[INSIDE] == NULL || is_plain) {
         flow_free(f);
         return;
     }
