@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "image/confine.h"
+#include "image/copy_internal.h"
 #include "image/layer.h"
 #include "image/path.h"
 #include "image/scribe.h"
@@ -26,23 +27,7 @@
 #define DEPTH_MAX 512
 #define TAR_MAGIC_AT 257
 
-struct copy {
-    const struct job *job;
-    const struct image_copy *rq;
-    struct chain_dir source, base;
-    struct scribe scribe;
-    int root;                           /* of the new layer */
-    char *ignore;                       /* lines; owned, NULL = none */
-    size_t ignore_len;
-    uid_t uid;
-    gid_t gid;
-    char **made;                        /* directories that the layer has already; owned */
-    size_t nmade;
-    uint64_t changes;
-    bool is_plain;                      /* owner and mode of the request were for the directory of a mount, not for what is in it */
-};
-
-static struct tree_attr new_attr(const struct copy *c, const struct stat *st)
+struct tree_attr copy_attr(const struct copy *c, const struct stat *st)
 {
     struct tree_attr a = scribe_attr(st);
 
@@ -57,14 +42,24 @@ static struct tree_attr new_attr(const struct copy *c, const struct stat *st)
     return a;
 }
 
-static bool is_ignored(const struct copy *c, const char *path)
+bool copy_is_ignored(const struct copy *c, const char *path)
 {
     return c->ignore != NULL && glob_is_ignored(c->ignore, c->ignore_len, path);
 }
 
+bool copy_is_excluded(const struct copy *c, const char *path)
+{
+    return c->rq->exclude[0] != '\0' && glob_is_ignored(c->rq->exclude, strlen(c->rq->exclude), path + c->at);
+}
+
+bool copy_has_exceptions(const struct copy *c)
+{
+    return (c->ignore != NULL && glob_has_exceptions(c->ignore, c->ignore_len)) || glob_has_exceptions(c->rq->exclude, strlen(c->rq->exclude));
+}
+
 /* --- directories on the way ------------------------------------------------------------------------------------------------ */
 
-static bool was_made(struct copy *c, const char *path)
+bool copy_was_made(struct copy *c, const char *path)
 {
     for (size_t i = 0; i < c->nmade; i++)
         if (strcmp(c->made[i], path) == 0)
@@ -79,7 +74,7 @@ static int make_dir(struct copy *c, const char *path, struct err *e)
     char resolved[LIMIT_PATH];
     struct stat st;
 
-    if (was_made(c, path))
+    if (copy_was_made(c, path))
         return 0;
     int r = chain_resolve(&c->base, path, false, resolved, &st, e);
     if (r < 0)
@@ -95,7 +90,7 @@ static int make_dir(struct copy *c, const char *path, struct err *e)
 }
 
 /* The directory `path` and those it is in, as the image has them. */
-static int make_dirs(struct copy *c, const char *path, struct err *e)
+int copy_make_dirs(struct copy *c, const char *path, struct err *e)
 {
     auto_free char *part = mem_strdup(path);
 
@@ -119,12 +114,12 @@ static int make_parents(struct copy *c, const char *path, struct err *e)
     const char *parent;
 
     (void)path_split(text, &parent);
-    return make_dirs(c, parent, e);
+    return copy_make_dirs(c, parent, e);
 }
 
 /* --- entries ------------------------------------------------------------------------------------------------------------------ */
 
-static int join(const char *dir, const char *name, char out[LIMIT_PATH], struct err *e)
+int copy_join(const char *dir, const char *name, char out[LIMIT_PATH], struct err *e)
 {
     size_t n = strlen(dir), m = strlen(name);
 
@@ -139,22 +134,21 @@ static int join(const char *dir, const char *name, char out[LIMIT_PATH], struct 
 
 static int copy_contents(struct copy *c, const struct chain_dir *dir, const char *from, const char *to, int depth, struct err *e);
 
-static int copy_entry(struct copy *c, const struct chain_dir *dir, const char *name, const char *from, const char *to, int depth,
-                      struct err *e)
+int copy_entry(struct copy *c, const struct chain_dir *dir, const char *name, const char *from, const char *to, int depth, struct err *e)
 {
     struct chain_entry entry;
     int r = chain_lookup(dir, name, &entry);
 
     if (r <= 0)
         return r < 0 ? err_sys(e, -r, "look up '%.100s'", from) : 0;
-    bool is_dir = S_ISDIR(entry.st.st_mode), ignored = is_ignored(c, from);
-    struct tree_attr a = new_attr(c, &entry.st);
+    bool is_dir = S_ISDIR(entry.st.st_mode), ignored = copy_is_ignored(c, from) || copy_is_excluded(c, from);
+    struct tree_attr a = copy_attr(c, &entry.st);
     r = 0;
     if (!ignored) {
         c->changes++;
         r = scribe_entry(&c->scribe, to, entry.at, name, &entry.st, &a, e);
     }
-    if (r == 0 && is_dir && (!ignored || glob_has_exceptions(c->ignore, c->ignore_len)))
+    if (r == 0 && is_dir && (!ignored || copy_has_exceptions(c)))
         r = copy_contents(c, &entry.dir, from, to, depth + 1, e);
     chain_close(&entry.dir);
     return r;
@@ -172,9 +166,9 @@ static int copy_contents(struct copy *c, const struct chain_dir *dir, const char
     if (depth > DEPTH_MAX)
         r = err_set(e, ERR_INVALID, "directories are nested deeper than %d", DEPTH_MAX);
     for (size_t i = 0; r == 0 && i < n; i++) {
-        r = join(from, names[i], below, e);
+        r = copy_join(from, names[i], below, e);
         if (r == 0)
-            r = join(to, names[i], target, e);
+            r = copy_join(to, names[i], target, e);
         if (r == 0)
             r = copy_entry(c, dir, names[i], below, target, depth, e);
     }
@@ -209,7 +203,7 @@ static int extract(struct copy *c, int fd, const char *to, struct err *e)
     char hex[65];
     int r = -1;
 
-    if (make_dirs(c, to, e) < 0)
+    if (copy_make_dirs(c, to, e) < 0)
         return -1;
     auto_close int dir = openat(c->root, *to != '\0' ? to : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
@@ -256,10 +250,11 @@ static int copy_found(struct copy *c, const char *resolved, const struct stat *s
     int r;
 
     if (S_ISDIR(st->st_mode)) {
+        c->at = strlen(resolved) + (resolved[0] != '\0');
         r = chain_open_dir(&c->source, resolved, &dir);
         if (r != 1)
             return err_sys(e, r < 0 ? -r : ENOENT, "open '%.100s'", resolved);
-        r = make_dirs(c, dest, e);
+        r = copy_make_dirs(c, dest, e);
         if (r == 0)
             r = copy_contents(c, &dir, resolved, dest, 0, e);
         chain_close(&dir);
@@ -267,7 +262,10 @@ static int copy_found(struct copy *c, const char *resolved, const struct stat *s
     }
     memcpy(text, resolved, strlen(resolved) + 1);
     const char *last = path_split(text, &parent);
-    if ((into ? join(dest, name, to, e) : join("", dest, to, e)) < 0)
+    c->at = (size_t)(last - text);
+    if (copy_is_excluded(c, resolved))
+        return 0;
+    if ((into ? copy_join(dest, name, to, e) : copy_join("", dest, to, e)) < 0)
         return -1;
     if (chain_open_dir(&c->source, parent, &dir) != 1)
         return err_set(e, ERR_INTERNAL, "a directory of the source is gone");
@@ -277,7 +275,7 @@ static int copy_found(struct copy *c, const char *resolved, const struct stat *s
         if (r == 0)
             r = make_parents(c, to, e);
         if (r == 0) {
-            struct tree_attr a = new_attr(c, &entry.st);
+            struct tree_attr a = copy_attr(c, &entry.st);
             c->changes++;
             r = scribe_entry(&c->scribe, to, entry.at, last, &entry.st, &a, e);
         }
@@ -295,7 +293,7 @@ static int copy_plain(struct copy *c, const char *item, const char *dest, bool i
 
     if (r < 0)
         return -1;
-    if (r == 0 || (resolved[0] != '\0' && is_ignored(c, resolved) && !(S_ISDIR(st.st_mode) && glob_has_exceptions(c->ignore, c->ignore_len))))
+    if (r == 0 || (resolved[0] != '\0' && copy_is_ignored(c, resolved) && !(S_ISDIR(st.st_mode) && glob_has_exceptions(c->ignore, c->ignore_len))))
         return err_set(e, ERR_NOT_FOUND, "there is no '%.200s' in the %s%s", item, c->rq->is_context ? "build context" : "source",
                        r == 1 ? ": .dockerignore leaves it out" : "");
     const char *slash = strrchr(item, '/');
@@ -320,8 +318,8 @@ static int copy_matching(struct copy *c, const struct chain_dir *dir, const char
         struct chain_entry entry;
         if (!glob_match(pattern, names[i]))
             continue;
-        r = join(path, names[i], below, e);
-        if (r < 0 || is_ignored(c, below) || chain_lookup(dir, names[i], &entry) != 1)
+        r = copy_join(path, names[i], below, e);
+        if (r < 0 || copy_is_ignored(c, below) || chain_lookup(dir, names[i], &entry) != 1)
             continue;
         if (*rest != '\0' && S_ISDIR(entry.st.st_mode)) {
             r = copy_matching(c, &entry.dir, below, rest, dest, found, e);
@@ -340,6 +338,8 @@ static int copy_item(struct copy *c, const char *item, const char *dest, bool in
     char normal[LIMIT_PATH];
     uint64_t found = 0;
 
+    if (c->rq->parents)
+        return copy_with_parents(c, item, dest, e);
     if (!glob_is_pattern(item))
         return copy_plain(c, item, dest, into, e);
     if (path_normalize(item, normal, sizeof normal) < 0)
@@ -354,11 +354,11 @@ static int copy_item(struct copy *c, const char *item, const char *dest, bool in
 static int copy_text(struct copy *c, uint32_t i, const char *dest, bool into, struct err *e)
 {
     struct stat st = {.st_mode = S_IFREG | 0644, .st_nlink = 1, .st_size = (off_t)c->rq->texts[i].len, .st_mtime = time(NULL)};
-    struct tree_attr a = new_attr(c, &st);
+    struct tree_attr a = copy_attr(c, &st);
     char to[LIMIT_PATH];
     auto_close int fd = -1;
 
-    if ((into ? join(dest, c->rq->texts[i].name, to, e) : join("", dest, to, e)) < 0 || make_parents(c, to, e) < 0)
+    if ((into ? copy_join(dest, c->rq->texts[i].name, to, e) : copy_join("", dest, to, e)) < 0 || make_parents(c, to, e) < 0)
         return -1;
     c->changes++;
     sha256_add(&c->scribe.hash, to, strlen(to) + 1);
@@ -404,11 +404,11 @@ static size_t existing(struct copy *c, const char *dest)
 
 static int make_mount_dir(struct copy *c, const char *dest, const struct stat *st, struct err *e)
 {
-    struct tree_attr a = new_attr(c, st);
+    struct tree_attr a = copy_attr(c, st);
 
     if (make_parents(c, dest, e) < 0 || scribe_dir(&c->scribe, dest, &a, e) < 0 || scribe_opaque(&c->scribe, dest, e) < 0)
         return -1;
-    (void)was_made(c, dest);
+    (void)copy_was_made(c, dest);
     return 0;
 }
 
@@ -459,7 +459,7 @@ static int copy_all(struct copy *c, struct image_done *ret, struct err *e)
     c->changes += rq->nbase == 0;       /* an image needs a layer, if only one with its root */
     bool into = rq->dest_is_dir || (r == 1 && S_ISDIR(st.st_mode));
     if (rq->nitems == 0 && rq->ntexts == 0)
-        return make_dirs(c, dest, e);
+        return copy_make_dirs(c, dest, e);
     for (uint32_t i = 0; i < rq->nitems; i++)
         if (copy_item(c, rq->items[i], dest, into, e) < 0)
             return -1;

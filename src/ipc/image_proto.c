@@ -235,6 +235,8 @@ size_t image_copy_encode(const struct image_copy *m, void *out, size_t size)
     wire_put_bool(&w, m->extract);
     wire_put_bool(&w, m->dest_is_dir);
     wire_put_bool(&w, m->replace);
+    wire_put_bool(&w, m->parents);
+    wire_put_str(&w, m->exclude);
     wire_put_i32(&w, m->mode);
     wire_put_str(&w, m->owner);
     wire_put_str(&w, m->dest);
@@ -265,6 +267,8 @@ int image_copy_decode(struct image_copy *ret, const void *p, size_t n)
     ret->extract = wire_get_bool(&r);
     ret->dest_is_dir = wire_get_bool(&r);
     ret->replace = wire_get_bool(&r);
+    ret->parents = wire_get_bool(&r);
+    wire_get_str(&r, ret->exclude, sizeof ret->exclude);
     ret->mode = wire_get_i32(&r);
     wire_get_str(&r, ret->owner, sizeof ret->owner);
     wire_get_str(&r, ret->dest, sizeof ret->dest);

@@ -80,6 +80,8 @@ struct image_copy {
     bool keep_ignored;          /* it does not */
     bool extract;               /* archives are unpacked */
     bool dest_is_dir;
+    bool parents;               /* items keep the directories that they are in */
+    char exclude[4096];         /* patterns of what is left out, a line each; "" = none */
     bool replace;               /* what is at dest is hidden; one item at most: a directory's content or a file */
     int32_t mode;               /* -1 = as it is */
     char owner[128];            /* user[:group], names or numbers; "" = 0:0 */

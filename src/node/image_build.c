@@ -145,10 +145,12 @@ static int fill_copy(const Quicksand__Node__ImageCopyRequest *rq, struct image_c
     m->extract = rq->extract;
     m->dest_is_dir = rq->dest_is_dir;
     m->replace = rq->replace;
+    m->parents = rq->parents;
     m->mode = rq->has_mode ? rq->mode : -1;
     m->max_bytes = rq->max_bytes;
     m->max_files = rq->max_files;
-    if (image_link_text("owner", rq->owner, m->owner, sizeof m->owner, e) < 0 || image_link_text("dest", rq->dest, m->dest, sizeof m->dest, e) < 0 ||
+    if (image_link_text("exclude", rq->exclude, m->exclude, sizeof m->exclude, e) < 0 ||
+        image_link_text("owner", rq->owner, m->owner, sizeof m->owner, e) < 0 || image_link_text("dest", rq->dest, m->dest, sizeof m->dest, e) < 0 ||
         put_layers("source", rq->source, rq->n_source, m->source, &m->nsource, e) < 0 ||
         put_layers("onto", rq->onto, rq->n_onto, m->base, &m->nbase, e) < 0)
         return -1;

@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "api/shared/build/internal.h"
+#include "base/buf.h"
 #include "base/mem.h"
 #include "core/image.h"
+#include "ipc/image_proto.h"
 
 #define COPY_TIMEOUT_MS (30ULL * 60 * 1000)
 
@@ -212,6 +214,8 @@ static int read_parts(struct build *b, const struct df_instruction *in, const js
 /* Where an instruction copies to and how: shared by its parts. */
 struct target {
     char *path, *owner;                 /* owned */
+    char *exclude;                      /* lines; owned, NULL = nothing is left out */
+    bool parents;
     int32_t mode;                       /* -1 = as it is */
     bool is_dir;
 };
@@ -220,6 +224,38 @@ static void target_done(struct target *t)
 {
     free(t->path);
     free(t->owner);
+    free(t->exclude);
+}
+
+/* Patterns of --exclude, a line each. */
+static int read_exclude(struct build *b, const struct df_instruction *in, char **ret, struct err *e)
+{
+    auto_buf lines = {0};
+
+    buf_init(&lines, sizeof((struct image_copy *)0)->exclude);
+    for (size_t i = 0; i < in->nflags; i++) {
+        if (strcmp(in->flags[i].name, "exclude") != 0)
+            continue;
+        auto_free char *pattern = build_expand(b, in->flags[i].value, e);
+        if (pattern == NULL)
+            return -1;
+        if (*pattern == '\0')
+            return df_fail(in, e, "--exclude is empty");
+        (void)buf_adds(&lines, pattern);
+        (void)buf_addc(&lines, '\n');
+    }
+    if (lines.failed || lines.len >= lines.max)
+        return df_fail(in, e, "the patterns of --exclude have more than %zu bytes", lines.max - 1);
+    *ret = lines.len > 0 ? mem_strdup(buf_str(&lines)) : NULL;
+    return 0;
+}
+
+static int read_bool(const struct df_instruction *in, const char *name, bool *ret, struct err *e)
+{
+    const char *value = df_flag(in, name);
+
+    *ret = value != NULL && (*value == '\0' || strcmp(value, "true") == 0);
+    return value == NULL || *ret || strcmp(value, "false") == 0 ? 0 : df_fail(in, e, "--%s is true or false, not '%.40s'", name, value);
 }
 
 static int read_target(struct build *b, const struct df_instruction *in, const json_t *words, struct target *ret, struct err *e)
@@ -233,7 +269,7 @@ static int read_target(struct build *b, const struct df_instruction *in, const j
     ret->path = build_path(build_stage(b), dest);
     ret->owner = chown != NULL ? build_expand(b, chown, e) : mem_strdup("");
     ret->is_dir = dest[n - 1] == '/' || strcmp(dest, ".") == 0 || (n > 1 && strcmp(dest + n - 2, "/.") == 0) || nwords > 2;
-    if (mode == NULL || ret->owner == NULL)
+    if (mode == NULL || ret->owner == NULL || read_exclude(b, in, &ret->exclude, e) < 0 || read_bool(in, "parents", &ret->parents, e) < 0)
         return -1;
     return chmod != NULL ? octal(in, mode, &ret->mode, e) : 0;
 }
@@ -258,6 +294,9 @@ static int send_copy(struct build *b, const struct df_instruction *in, const jso
 
     if (build_find_source(b, in, df_flag(in, "from"), &source, &is_context, e) == 0 && read_parts(b, in, words, &parts, e) == 0) {
         fill(&rq, t);
+        rq.exclude = t->exclude;
+        rq.has_parents = true;
+        rq.parents = t->parents;
         rq.has_is_context = rq.has_extract = rq.has_keep_ignored = true;
         rq.keep_owner = !is_context;
         rq.is_context = is_context;
@@ -321,16 +360,21 @@ static int check_link(const struct df_instruction *in, struct err *e)
 
 int build_copy(struct build *b, const struct df_instruction *in, struct err *e)
 {
-    static const char *const names[] = {"chown", "chmod", "link", "from", "checksum"};
+    static const char *const names[] = {"chown", "chmod", "link", "exclude", "from", "parents", "checksum"};
     const struct df_shell sh = {.escape = b->file.escape, .lookup = build_lookup, .ctx = b};
     auto_json *words = NULL;
 
+    static const struct {
+        const char *name;
+        enum df_kind kind;
+    } others[] = {{"from", DF_COPY}, {"parents", DF_COPY}, {"checksum", DF_ADD}};
     struct target target = {0};
 
     if (df_check_flags(in, names, array_len(names), e) < 0 || check_link(in, e) < 0)
         return -1;
-    if (df_flag(in, in->kind == DF_ADD ? "from" : "checksum") != NULL)
-        return df_fail(in, e, "there is no flag --%s", in->kind == DF_ADD ? "from" : "checksum");
+    for (size_t i = 0; i < array_len(others); i++)
+        if (df_flag(in, others[i].name) != NULL && in->kind != others[i].kind)
+            return df_fail(in, e, "there is no flag --%s", others[i].name);
     words = in->json != NULL ? json_incref(in->json) : df_words(&sh, in->text, e);
     if (words == NULL)
         return -1;
