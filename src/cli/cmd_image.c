@@ -44,6 +44,7 @@ int cmd_image(int argc, char **argv)
 {
     static const struct subcommand table[] = {
         {"pull", image_pull, "pull an image from a registry"},
+        {"build", cmd_build, "build an image out of a Dockerfile, as 'quicksand build'"},
         {"import", image_import, "import an image or a root file system from a tar archive or a directory"},
         {"export", image_export, "write an image to a tar archive"},
         {"ls", list, "list images"},

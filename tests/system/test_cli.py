@@ -42,7 +42,7 @@ def box(cli):
     cli("rm", name)
 
 
-FAMILIES = {"image": ("import", "ls", "rm"), "secret": ("set", "ls", "rm"), "token": ("create", "ls", "rm")}
+FAMILIES = {"image": ("pull", "import", "export", "ls", "inspect", "verify", "tag", "untag", "rm", "gc"), "secret": ("set", "ls", "rm"), "token": ("create", "ls", "rm")}
 COMMANDS = [(c,) for c in ("run", "create", "exec", "sh", "ps", "cp", "port", "logs", "kill", "rm", "inspect", *FAMILIES)]
 COMMANDS += [(f, c) for f, names in FAMILIES.items() for c in names]
 
