@@ -88,7 +88,7 @@ func allow(t *testing.T, sb *modal.Sandbox, cidrs, domains *modal.Allowlist) {
 	must(t, sb.UpdateNetworkPolicy(ctx, &modal.SandboxUpdateNetworkPolicyParams{OutboundCIDRAllowlist: cidrs, OutboundDomainAllowlist: domains}))
 }
 
-func TestNetworkOpen(t *testing.T) {
+func TestLongNetworkOpen(t *testing.T) {
 	t.Parallel()
 	sb := create(t, nil)
 	equal(t, overTLS(t, sb, "allowed.test", "allowed.test", 443), atAllowed)
@@ -117,7 +117,7 @@ func TestNetworkBlocked(t *testing.T) {
 	}
 }
 
-func TestNetworkPrefixes(t *testing.T) {
+func TestLongNetworkPrefixes(t *testing.T) {
 	t.Parallel()
 	sb := create(t, &modal.SandboxCreateParams{OutboundCIDRAllowlist: list(atOther+"/31", "2606:2800:220:1::34")})
 	for _, address := range []string{atOther, atAllowed, "2606:2800:220:1::34"} {
@@ -134,7 +134,7 @@ func TestNetworkPrefixes(t *testing.T) {
 	equal(t, overTLS(t, sb, "allowed.test", "allowed.test", 443), atAllowed)
 }
 
-func TestNetworkNames(t *testing.T) {
+func TestLongNetworkNames(t *testing.T) {
 	t.Parallel()
 	sb := create(t, &modal.SandboxCreateParams{OutboundDomainAllowlist: list("Allowed.test", "*.wild.test")})
 	equal(t, overTLS(t, sb, "allowed.test", "allowed.test", 443), atAllowed)
@@ -157,7 +157,7 @@ func TestNetworkPrefixesAndNames(t *testing.T) {
 	equal(t, overTLS(t, sb, "evil.test", atEvil, 443), "")
 }
 
-func TestNetworkEmptyListAllowsNothing(t *testing.T) {
+func TestLongNetworkEmptyListAllowsNothing(t *testing.T) {
 	t.Parallel()
 	for _, params := range []*modal.SandboxCreateParams{{OutboundCIDRAllowlist: list()}, {OutboundDomainAllowlist: list()},
 		{OutboundCIDRAllowlist: &modal.Allowlist{}, OutboundDomainAllowlist: &modal.Allowlist{}}} {
@@ -170,7 +170,7 @@ func TestNetworkEmptyListAllowsNothing(t *testing.T) {
 	}
 }
 
-func TestNetworkBadEntries(t *testing.T) {
+func TestLongNetworkBadEntries(t *testing.T) {
 	t.Parallel()
 	named := func(err error, text string) {
 		t.Helper()
@@ -265,7 +265,7 @@ func TestNetworkDenialsInSystemStream(t *testing.T) {
 	}
 }
 
-func TestNetworkReadinessAndOptions(t *testing.T) {
+func TestLongNetworkReadinessAndOptions(t *testing.T) {
 	t.Parallel()
 	serve := "import socket, time; time.sleep(0.5); s = socket.create_server(('0.0.0.0', 8077)); time.sleep(600)"
 	probe, err := modal.NewTCPProbe(8077, &modal.TCPProbeParams{Interval: 50 * time.Millisecond})

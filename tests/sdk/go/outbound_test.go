@@ -92,7 +92,7 @@ func TestOutboundHeadersAreReplaced(t *testing.T) {
 	}
 }
 
-func TestOutboundReplacementsAllowNothing(t *testing.T) {
+func TestLongOutboundReplacementsAllowNothing(t *testing.T) {
 	t.Parallel()
 	one := replacing("other.test", "X-Key", "1", nil)
 	sb := create(t, &modal.SandboxCreateParams{ExperimentalOutboundPolicy: one, OutboundCIDRAllowlist: list(atOther)})
@@ -125,7 +125,7 @@ func TestOutboundHalvesChangeAlone(t *testing.T) {
 	equal(t, untouched(t, sb, "other.test"), true)
 }
 
-func TestOutboundOfSandboxMadeWithoutOne(t *testing.T) {
+func TestLongOutboundOfSandboxMadeWithoutOne(t *testing.T) {
 	t.Parallel()
 	sb := create(t, nil)
 	equal(t, untouched(t, sb, "allowed.test"), true)
@@ -138,7 +138,7 @@ func TestOutboundOfSandboxMadeWithoutOne(t *testing.T) {
 	}
 }
 
-func TestOutboundWhatIsWrongIsNamed(t *testing.T) {
+func TestLongOutboundWhatIsWrongIsNamed(t *testing.T) {
 	t.Parallel()
 	sb := create(t, nil)
 	secret := namedSecret(t, "value")

@@ -4,7 +4,7 @@
  */
 import fs from "node:fs";
 
-import { assert, create, main, modal, rejects, run, sleep, test, version, withSandbox } from "./harness.mjs";
+import { assert, create, long, main, modal, rejects, run, sleep, test, version, withSandbox } from "./harness.mjs";
 
 const inside = fs.readFileSync(process.env.QS_INSIDE, "utf8");
 const [allowed, other, evil, hidden] = ["93.184.216.34", "93.184.216.35", "198.97.190.53", "10.9.8.7"];
@@ -58,7 +58,7 @@ test("a blocked network stays blocked", async () => {
     }
 });
 
-test("prefixes", async () => {
+long("prefixes", async () => {
     await withSandbox({ outboundCidrAllowlist: [`${other}/31`, "2606:2800:220:1::34"] }, async (sb) => {
         assert.ok((await raw(sb, other)) && (await raw(sb, allowed)) && (await raw(sb, "2606:2800:220:1::34")));
         assert.equal(await http(sb, "any.test", allowed), allowed);
@@ -90,7 +90,7 @@ test("names", async () => {
     });
 });
 
-test("prefixes and names together", async () => {
+long("prefixes and names together", async () => {
     await withSandbox({ outboundCidrAllowlist: [other], outboundDomainAllowlist: ["allowed.test"] }, async (sb) => {
         assert.equal(await tls(sb, "allowed.test"), allowed);
         assert.ok((await raw(sb, other)) && !(await raw(sb, allowed)));
@@ -213,13 +213,13 @@ test("what was denied is in the system stream", { only: "0.11.1" }, async () => 
     });
 });
 
-test("experimental options", async () => {
+long("experimental options", async () => {
     const options = version.startsWith("0.9") ? {} : { enable_docker: false, unheard_of: true };
     await withSandbox({ experimentalOptions: options }, async (sb) => assert.equal((await run(sb, ["true"])).code, 0));
     await rejects(create({ experimentalOptions: { enable_exit_snapshot: true } }), null, /enable_exit_snapshot/);
 });
 
-test("readiness does not need a network, and a probe that fails is waited for in vain", async () => {
+long("readiness does not need a network, and a probe that fails is waited for in vain", async () => {
     const serve = "import socket, time; time.sleep(0.5); s = socket.create_server(('0.0.0.0', 8077)); time.sleep(600)";
     const ready = modal.Probe.withTcp(8077, { intervalMs: 50 });
     await withSandbox({ blockNetwork: true, readinessProbe: ready, command: ["python3", "-c", serve] }, async (sb) => sb.waitUntilReady(60_000));

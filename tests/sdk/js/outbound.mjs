@@ -4,7 +4,7 @@
  */
 import fs from "node:fs";
 
-import { assert, client, create, main, modal, rejects, run, test, unique, withSandbox } from "./harness.mjs";
+import { assert, client, create, long, main, modal, rejects, run, test, unique, withSandbox } from "./harness.mjs";
 
 const program = fs.readFileSync(process.env.QS_ASK, "utf8");
 const [allowed, other, evil] = ["93.184.216.34", "93.184.216.35", "198.97.190.53"];
@@ -52,7 +52,7 @@ test("headers are replaced outside", { only: "0.11.1" }, async () => {
     });
 });
 
-test("replacements allow nothing", { only: "0.11.1" }, async () => {
+long("replacements allow nothing", { only: "0.11.1" }, async () => {
     const params = { experimentalOutboundPolicy: policy("other.test", { "X-Key": "1" }), outboundCidrAllowlist: [other] };
     await withSandbox(params, async (sb) => {
         assert.equal(await field(sb, "x-key", "other.test"), "1");
@@ -83,7 +83,7 @@ test("each half changes alone", { only: "0.11.1" }, async () => {
     });
 });
 
-test("a sandbox that was made without one", { only: "0.11.1" }, async () => {
+long("a sandbox that was made without one", { only: "0.11.1" }, async () => {
     await withSandbox({}, async (sb) => {
         assert.ok(await untouched(sb, "allowed.test"));
         await sb.experimentalUpdateOutboundPolicy(policy("allowed.test", { "X-Key": "late" }));
@@ -94,7 +94,7 @@ test("a sandbox that was made without one", { only: "0.11.1" }, async () => {
     });
 });
 
-test("what is wrong with one is named", { only: "0.11.1" }, async () => {
+long("what is wrong with one is named", { only: "0.11.1" }, async () => {
     const secret = await secretOf("value");
     const bad = [[policy("allowed.test", { "X-Key": "$NO" }, secret), /has no key 'NO'/],
                  [policy("allowed.test", { Host: "evil.test" }), /Invalid header 'Host'/],

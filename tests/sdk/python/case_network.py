@@ -96,7 +96,7 @@ def test_domain_allowlist():
         assert tls(sb, "evil.test") == EVIL and http(sb, "evil.test") is None
 
 
-def test_both_allowlists():
+def long_both_allowlists():
     with sandbox(outbound_cidr_allowlist=[OTHER], outbound_domain_allowlist=["allowed.test"]) as sb:
         assert tls(sb, "allowed.test") == ALLOWED
         assert raw(sb, OTHER) and tls(sb, "evil.test", OTHER) == OTHER
@@ -216,14 +216,14 @@ def test_denials_are_in_the_system_stream():
         assert want <= decisions(cli("app", "logs", app.app_id, "--source", "system", "--tail", "50"))
 
 
-def test_experimental_options_are_warned_about():
+def long_experimental_options_are_warned_about():
     with sandbox(experimental_options={"enable_docker": False, "unheard_of": True}) as sb:
         assert run(sb, "true")[2] == 0
     with raises(ex.InvalidError, "enable_exit_snapshot"):
         create(experimental_options={"enable_exit_snapshot": True})
 
 
-def test_readiness():
+def long_readiness():
     serve = "import socket, time; time.sleep(0.5); s = socket.create_server(('0.0.0.0', 8077)); time.sleep(600)"
     with sandbox("python3", "-c", serve, block_network=True, readiness_probe=modal.Probe.with_tcp(8077, interval_ms=50)) as sb:
         sb.wait_until_ready(timeout=60)
