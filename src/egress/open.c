@@ -239,7 +239,7 @@ static bool wants_server(const struct opened *o)
 {
     if (!has_server(o) || o->server.eof || o->flow->down.waits)
         return false;
-    return o->h2 != NULL || end_queued(&o->client) <= END_HIGH;
+    return o->h2 != NULL ? h2_wants_server(o) : end_queued(&o->client) <= END_HIGH;
 }
 
 /* As much as the sandbox's bandwidth has room for; without any the flow waits for its turn. */

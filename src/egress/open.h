@@ -123,6 +123,7 @@ bool h2_up(struct opened *o, const uint8_t *p, size_t n);
 bool h2_down(struct opened *o, const uint8_t *p, size_t n);
 bool h2_client_eof(struct opened *o);
 bool h2_server_eof(struct opened *o);
+bool h2_wants_server(const struct opened *o);
 bool h2_has_more(const struct opened *o);   /* to be written, and there is room */
 /* The policy is another: requests that it does not allow end, and the connection goes on. */
 void h2_check(struct opened *o);

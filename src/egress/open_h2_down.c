@@ -22,7 +22,8 @@ void h2_submit_answer(struct h2_stream *st, const nghttp2_nv *nv, size_t n, bool
 {
     static const nghttp2_data_provider provider = {.read_callback = read_down};
 
-    (void)nghttp2_submit_response(st->h->client, st->client, nv, n, has_body ? &provider : NULL);
+    if (nghttp2_submit_response(st->h->client, st->client, nv, n, has_body ? &provider : NULL) == 0)
+        h2_heads_wait(st->h, H2_CLIENT, nv, n);
 }
 
 static struct redact *words_of(struct h2_stream *st)
@@ -87,7 +88,8 @@ static bool on_response(struct h2_stream *st, struct h2_head *d, bool ends)
     nv[0] = h2_nv(":status", digits, 0);
     size_t n = 1 + h2_nv_fields(&d->r, nv + 1, 0);
     if (is_hint) {
-        (void)nghttp2_submit_headers(st->h->client, NGHTTP2_FLAG_NONE, st->client, NULL, nv, n, NULL);
+        if (nghttp2_submit_headers(st->h->client, NGHTTP2_FLAG_NONE, st->client, NULL, nv, n, NULL) == 0)
+            h2_heads_wait(st->h, H2_CLIENT, nv, n);
         return true;
     }
     st->has_answer = true;
@@ -130,7 +132,12 @@ static void on_headers(struct h2_stream *st, struct h2_head *d, bool ends)
     if (!st->has_answer) {
         if (!on_response(st, d, ends))
             return;
-    } else if (st->down.trailers == NULL && !d->is_over) {
+    } else if (d->is_over || d->total > H2_TRAILERS_MAX) {
+        h2_reset_server(st, NGHTTP2_CANCEL);
+        h2_reset_client(st, NGHTTP2_INTERNAL_ERROR);
+        h2_stream_check(st);
+        return;
+    } else if (st->down.trailers == NULL) {
         blacken(st, &d->r);
         st->down.trailers = h2_head_take(d);
     }
@@ -189,9 +196,21 @@ static int on_close(nghttp2_session *s, int32_t id, uint32_t code, void *arg)
     return 0;
 }
 
+static int on_sent(nghttp2_session *s, const nghttp2_frame *frame, void *arg)
+{
+    h2_heads_gone(arg, H2_SERVER, frame);
+    return 0;
+}
+
+static int on_not_sent(nghttp2_session *s, const nghttp2_frame *frame, int code, void *arg)
+{
+    h2_heads_gone(arg, H2_SERVER, frame);
+    return 0;
+}
+
 static int on_invalid(nghttp2_session *s, const nghttp2_frame *frame, int code, void *arg)
 {
-    return h2_invalid(s, arg, 1);
+    return h2_invalid(s, arg, H2_SERVER);
 }
 
 static nghttp2_session_callbacks *make_callbacks(void)
@@ -204,6 +223,8 @@ static nghttp2_session_callbacks *make_callbacks(void)
     nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
     nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data);
+    nghttp2_session_callbacks_set_on_frame_send_callback(cb, on_sent);
+    nghttp2_session_callbacks_set_on_frame_not_send_callback(cb, on_not_sent);
     nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_close);
     nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(cb, on_invalid);
     return cb;
@@ -215,7 +236,6 @@ void h2_server_new(struct h2 *h)
     static nghttp2_option *option;
     static const nghttp2_settings_entry settings[] = {
         {NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
-        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, H2_WINDOW},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, RESPONSE_HEAD_MAX},
     };
 
@@ -230,6 +250,5 @@ void h2_server_new(struct h2 *h)
     }
     if (nghttp2_session_client_new2(&h->server, callbacks, h, option) != 0)
         abort();
-    (void)nghttp2_submit_settings(h->server, NGHTTP2_FLAG_NONE, settings, array_len(settings));
-    (void)nghttp2_session_set_local_window_size(h->server, NGHTTP2_FLAG_NONE, 0, H2_CONNECTION_WINDOW);
+    h2_set_windows(h->server, h, settings, array_len(settings));
 }

@@ -97,11 +97,15 @@ static void send_request(struct h2_stream *st, struct h2_head *d, bool ends)
     nv[2] = h2_nv(":authority", authority, 0);
     nv[3] = h2_nv(":path", r->target, flags);
     size_t n = 4 + h2_nv_fields(r, nv + 4, flags);
-    int32_t id = h->is_lost ? H2_NONE : nghttp2_submit_request(h->server, NULL, nv, n, ends ? NULL : &provider, st);
-    if (id < 0)
-        h2_reset_client(st, NGHTTP2_REFUSED_STREAM);        /* numbers are used up, or the server leaves */
-    else
-        st->server = id;
+    /* Not more than the server takes; who asked may ask again. */
+    bool may = !h->is_lost && h->heads[H2_SERVER] <= H2_HEADS_MAX;
+    int32_t id = may ? nghttp2_submit_request(h->server, NULL, nv, n, ends ? NULL : &provider, st) : H2_NONE;
+    if (id < 0) {
+        h2_reset_client(st, NGHTTP2_REFUSED_STREAM);        /* or numbers are used up, or the server leaves */
+        return;
+    }
+    h2_heads_wait(h, H2_SERVER, nv, n);
+    st->server = id;
 }
 
 /* Bodies are not collected here: who signs them uses HTTP/1.1, which is all that is offered where the policy signs. */
@@ -210,7 +214,7 @@ static int on_frame(nghttp2_session *s, const nghttp2_frame *frame, void *arg)
         on_request(st, &h->asking, ends);
         h2_head_clear(&h->asking);
     } else if (frame->hd.type == NGHTTP2_HEADERS) {
-        if (h->asking.is_over) {
+        if (h->asking.is_over || h->asking.total > H2_TRAILERS_MAX) {
             h2_reset_server(st, NGHTTP2_CANCEL);
             h2_reset_client(st, NGHTTP2_ENHANCE_YOUR_CALM);
         } else if (st->server != H2_NONE) {
@@ -243,6 +247,7 @@ static int on_data(nghttp2_session *s, uint8_t flags, int32_t id, const uint8_t 
 
 static int on_sent(nghttp2_session *s, const nghttp2_frame *frame, void *arg)
 {
+    h2_heads_gone(arg, H2_CLIENT, frame);
     if ((frame->hd.type != NGHTTP2_DATA && frame->hd.type != NGHTTP2_HEADERS) ||
         (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0)
         return 0;
@@ -255,8 +260,11 @@ static int on_sent(nghttp2_session *s, const nghttp2_frame *frame, void *arg)
 /* A response that cannot be written leaves nobody waiting. */
 static int on_not_sent(nghttp2_session *s, const nghttp2_frame *frame, int code, void *arg)
 {
-    if (frame->hd.type == NGHTTP2_HEADERS && frame->hd.stream_id > 0)
-        (void)nghttp2_submit_rst_stream(s, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_INTERNAL_ERROR);
+    struct h2_stream *st = nghttp2_session_get_stream_user_data(s, frame->hd.stream_id);
+
+    h2_heads_gone(arg, H2_CLIENT, frame);
+    if (frame->hd.type == NGHTTP2_HEADERS && st != NULL)
+        h2_reset_client(st, NGHTTP2_INTERNAL_ERROR);
     return 0;
 }
 
@@ -278,7 +286,7 @@ static int on_close(nghttp2_session *s, int32_t id, uint32_t code, void *arg)
 
 static int on_invalid(nghttp2_session *s, const nghttp2_frame *frame, int code, void *arg)
 {
-    return h2_invalid(s, arg, 0);
+    return h2_invalid(s, arg, H2_CLIENT);
 }
 
 static nghttp2_session_callbacks *make_callbacks(void)
@@ -305,7 +313,6 @@ void h2_client_new(struct h2 *h)
     static nghttp2_option *option;
     static const nghttp2_settings_entry settings[] = {
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, H2_STREAMS},
-        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, H2_WINDOW},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, HEAD_MAX},
         {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
     };
@@ -321,6 +328,5 @@ void h2_client_new(struct h2 *h)
     }
     if (nghttp2_session_server_new2(&h->client, callbacks, h, option) != 0)
         abort();
-    (void)nghttp2_submit_settings(h->client, NGHTTP2_FLAG_NONE, settings, array_len(settings));
-    (void)nghttp2_session_set_local_window_size(h->client, NGHTTP2_FLAG_NONE, 0, H2_CONNECTION_WINDOW);
+    h2_set_windows(h->client, h, settings, array_len(settings));
 }

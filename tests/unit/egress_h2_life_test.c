@@ -63,6 +63,76 @@ static void test_client_that_does_not_read(void **state)
         assert_int_equal(peer_seen(&client, id)->body.len, 64 * 1024);
 }
 
+static void test_heads_that_wait_for_the_server(void **state)
+{
+    static char large[3001];
+    const nghttp2_settings_entry one[] = {{NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, 1}};
+
+    memset(large, 'a', sizeof large - 1);
+    server.answers = false;
+    (void)nghttp2_submit_settings(server.s, 0, one, 1);
+    run();
+    for (int i = 0; i < 90; i++)
+        (void)ask_of("GET", "/ok", "a.test", "x-large", large, 0);
+    run();
+    int refused = 0;
+    for (int32_t id = 1; id < 180; id += 2)
+        refused += peer_seen(&client, id)->code == NGHTTP2_REFUSED_STREAM;
+    assert_in_range(refused, 40, 50);           /* 128 KiB are kept */
+    assert_string_equal(peer_seen(&server, 3)->head, "");
+    /* Those that were kept go on, and there is room again. */
+    server.answers = true;
+    peer_respond(&server, 1);
+    run();
+    for (int32_t id = 1; id < 180; id += 2)
+        if (peer_seen(&client, id)->code != NGHTTP2_REFUSED_STREAM)
+            expect_answer(id, "200", "ok");
+    int32_t id = ask_of("GET", "/ok", "a.test", "x-large", large, 0);
+    run();
+    expect_answer(id, "200", "ok");
+}
+
+static void test_heads_that_wait_for_the_client(void **state)
+{
+    static char large[20 * 1024 + 1];
+
+    memset(large, '~', sizeof large - 1);       /* more than tables of the compression hold */
+    const nghttp2_nv answer[] = {peer_nv(":status", "200"), peer_nv("x-large", large)};
+    client_reads = false;
+    server.answer = answer;
+    server.nanswer = 2;
+    unsigned n = 0;
+    for (; n < 90 && h2_wants_server(&opened); n++) {
+        (void)ask("/ok");
+        run();
+    }
+    assert_in_range(n, 10, 60);
+    assert_true(end_queued(&opened.client) <= END_HIGH + 64 * 1024);
+    client_reads = true;
+    run();
+    assert_true(h2_wants_server(&opened));
+    for (int32_t id = 1; id < 1 + 2 * (int32_t)n; id += 2)
+        assert_true(peer_seen(&client, id)->ended);
+}
+
+static void test_many_connections_have_small_windows(void **state)
+{
+    box.nflows = 33;
+    h2_free(&opened);
+    buf_clear(&opened.client.out);
+    buf_clear(&opened.server.out);
+    peer_done(&client);
+    peer_done(&server);
+    peer_new(&client, false);
+    peer_new(&server, true);
+    assert_true(h2_start(&opened));
+    run();
+    assert_int_equal(nghttp2_session_get_remote_settings(client.s, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE), 64 * 1024);
+    assert_int_equal(nghttp2_session_get_remote_settings(server.s, NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE), 64 * 1024);
+    assert_int_equal(nghttp2_session_get_remote_window_size(client.s), 256 * 1024);
+    assert_int_equal(nghttp2_session_get_remote_window_size(server.s), 256 * 1024);
+}
+
 /* --- resets */
 
 static void test_resets_go_both_ways(void **state)
@@ -316,6 +386,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_slow_server_holds_the_client, rig_setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_slow_client_holds_the_server, rig_setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_client_that_does_not_read, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_heads_that_wait_for_the_server, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_heads_that_wait_for_the_client, rig_setup, rig_teardown),
+        cmocka_unit_test_setup_teardown(test_many_connections_have_small_windows, rig_setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_resets_go_both_ways, rig_setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_reset_before_it_was_sent, rig_setup, rig_teardown),
         cmocka_unit_test_setup_teardown(test_body_nobody_wants, rig_setup, rig_teardown),

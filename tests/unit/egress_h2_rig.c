@@ -279,7 +279,8 @@ int rig_teardown(void **state)
 /* `left`: of the body; 0: none; SIZE_MAX: without end. */
 int32_t ask_of(const char *method, const char *path, const char *authority, const char *name, const char *value, size_t left)
 {
-    nghttp2_nv f[] = {peer_nv(":method", method), peer_nv(":scheme", "https"), peer_nv(":authority", authority), peer_nv(":path", path),
+    nghttp2_nv f[] = {peer_nv(":method", method), peer_nv(":scheme", "https"), peer_nv(":authority", authority),
+                      peer_nv(":path", path),
                       peer_nv(name != NULL ? name : "x-none", value != NULL ? value : "1")};
     int32_t id = nghttp2_session_get_next_stream_id(client.s);
 

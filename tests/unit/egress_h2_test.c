@@ -43,7 +43,8 @@ static void test_secret_goes_in(void **state)
     /* Others on the same connection have none of it. */
     id = ask("/ok");
     run();
-    assert_string_equal(peer_seen(&server, 3)->head, ":method: GET\n:scheme: https\n:authority: a.test\n:path: /ok\nx-none: 1\n--\n");
+    assert_string_equal(peer_seen(&server, 3)->head,
+                        ":method: GET\n:scheme: https\n:authority: a.test\n:path: /ok\nx-none: 1\n--\n");
     expect_body(&client, id, "it was of-secret-1!");
 }
 
@@ -90,7 +91,8 @@ static void test_connect_is_refused(void **state)
     const nghttp2_nv plain[] = {peer_nv(":method", "CONNECT"), peer_nv(":authority", "a.test:443")};
     const nghttp2_nv extended[] = {peer_nv(":method", "CONNECT"), peer_nv(":protocol", "websocket"), peer_nv(":scheme", "https"),
                                    peer_nv(":path", "/ok"), peer_nv(":authority", "a.test")};
-    const nghttp2_nv scheme[] = {peer_nv(":method", "GET"), peer_nv(":scheme", "http"), peer_nv(":path", "/ok"), peer_nv(":authority", "a.test")};
+    const nghttp2_nv scheme[] = {peer_nv(":method", "GET"), peer_nv(":scheme", "http"), peer_nv(":path", "/ok"),
+                                 peer_nv(":authority", "a.test")};
 
     peer_seen(&client, 1)->left = SIZE_MAX;
     assert_int_equal(nghttp2_submit_request(client.s, NULL, plain, 2, NULL, NULL), 1);
@@ -107,7 +109,8 @@ static void test_connect_is_refused(void **state)
 static void test_connection_fields_are_refused(void **state)
 {
     int32_t a = ask_of("GET", "/ok", "a.test", "connection", "close", 0), b = ask_of("GET", "/ok", "a.test", "te", "gzip", 0);
-    int32_t c = ask_of("GET", "/ok", "a.test", "transfer-encoding", "chunked", 0), d = ask_of("GET", "/ok", "a.test", "x-a", "b\rc", 0);
+    int32_t c = ask_of("GET", "/ok", "a.test", "transfer-encoding", "chunked", 0);
+    int32_t d = ask_of("GET", "/ok", "a.test", "x-a", "b\rc", 0);
     int32_t length = ask_of("POST", "/ok", "a.test", "content-length", "5", 3);
 
     run();
@@ -127,7 +130,8 @@ static void test_connection_fields_are_refused(void **state)
 static void test_too_many_fields(void **state)
 {
     auto_free char *large = mem_zalloc(3001);
-    nghttp2_nv f[4 + 30] = {peer_nv(":method", "GET"), peer_nv(":scheme", "https"), peer_nv(":authority", "a.test"), peer_nv(":path", "/ok")};
+    nghttp2_nv f[4 + 30] = {peer_nv(":method", "GET"), peer_nv(":scheme", "https"), peer_nv(":authority", "a.test"),
+                               peer_nv(":path", "/ok")};
 
     memset(large, 'a', 3000);
     for (size_t i = 4; i < array_len(f); i++)
