@@ -183,10 +183,12 @@ bool policy_permits_address(const struct policy *p, int rule, const struct addre
 #define POLICY_PATH_MAX 8192
 /*
  * The path of a request's target as rules see it: without query, letters and digits not escaped, one slash where there are
- * several. False: it has "." or ".." between slashes, a bad escape, a control character or a backslash, or is too long: servers read
- * that in more than one way.
+ * several. False: it has "." or ".." between slashes (escaped ones too, or with a parameter), a bad escape, a control character or
+ * a backslash, or is too long: servers read that in more than one way.
  */
 bool policy_path(const char *target, size_t n, char out[POLICY_PATH_MAX + 1]);
+/* With its escaped slashes as slashes, as some servers read it. */
+void policy_path_slashes(const char *path, char out[POLICY_PATH_MAX + 1]);
 bool policy_path_matches(const char *pattern, const char *path);
 bool policy_template_is_valid(const char *text);
 /*

@@ -85,6 +85,27 @@ static bool matches(const struct policy_rule *r, const struct policy_flow *f, bo
     return r->ncidrs == 0 || (f->to != NULL && ((found && r->ndomains == 0) || any_cidr(r, f->to)));
 }
 
+static bool any_path(const struct policy_rule *r, const char *path)
+{
+    for (uint32_t i = 0; i < r->npaths; i++)
+        if (policy_path_matches(r->paths[i], path))
+            return true;
+    return false;
+}
+
+/* Who is not to have a path does not get it by a slash that only some servers see. */
+static bool any_reading(const struct policy_rule *r, const char *path)
+{
+    char other[POLICY_PATH_MAX + 1];
+
+    if (any_path(r, path))
+        return true;
+    if (policy_allows(r) || strstr(path, "%2F") == NULL)
+        return false;
+    policy_path_slashes(path, other);
+    return any_path(r, other);
+}
+
 /* What is not known of a connection yet is no reason against it. */
 static bool request_matches(const struct policy_rule *r, const struct policy_flow *f)
 {
@@ -92,9 +113,7 @@ static bool request_matches(const struct policy_rule *r, const struct policy_flo
 
     for (uint32_t i = 0; !method && i < r->nmethods; i++)
         method = strcmp(r->methods[i], f->method) == 0;
-    for (uint32_t i = 0; method && !path && i < r->npaths; i++)
-        path = policy_path_matches(r->paths[i], f->path);
-    return method && path;
+    return method && (path || any_reading(r, f->path));
 }
 
 /* --- rules in their order -------------------------------------------------------------------- */

@@ -238,9 +238,14 @@ static bool is_unreserved(int c)
            c == '~';
 }
 
+/* Some servers forget what comes behind a semicolon, and go up after that. */
 static bool is_dots(const char *p, size_t n)
 {
-    return (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.');
+    size_t dots = 0;
+
+    while (dots < n && p[dots] == '.')
+        dots++;
+    return (dots == 1 || dots == 2) && (dots == n || p[dots] == ';' || (n - dots >= 3 && memcmp(p + dots, "%3B", 3) == 0));
 }
 
 bool policy_path(const char *target, size_t n, char out[POLICY_PATH_MAX + 1])
@@ -256,7 +261,11 @@ bool policy_path(const char *target, size_t n, char out[POLICY_PATH_MAX + 1])
             if (i + 2 >= n || hex(target[i + 2]) < 0 || value < ' ' || value == 127 || value == '\\')
                 return false;
             i += 2;
+            /* Some read it as a slash, and go up then. */
+            if (value == '/' && is_dots(out + part, len - part))
+                return false;
             if (!is_unreserved(value)) {
+                part = value == '/' ? len + 3 : part;
                 out[len++] = '%';
                 out[len++] = "0123456789ABCDEF"[value >> 4];
                 out[len++] = "0123456789ABCDEF"[value & 15];
@@ -274,6 +283,20 @@ bool policy_path(const char *target, size_t n, char out[POLICY_PATH_MAX + 1])
     }
     out[len] = '\0';
     return len > 0 && !(part <= len && is_dots(out + part, len - part));
+}
+
+void policy_path_slashes(const char *path, char out[POLICY_PATH_MAX + 1])
+{
+    size_t len = 0;
+
+    while (*path != '\0') {
+        bool escaped = strncmp(path, "%2F", 3) == 0;
+        char c = escaped ? '/' : *path;
+        path += escaped ? 3 : 1;
+        if (c != '/' || len == 0 || out[len - 1] != '/')
+            out[len++] = c;
+    }
+    out[len] = '\0';
 }
 
 bool policy_path_matches(const char *pattern, const char *path)

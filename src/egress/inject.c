@@ -16,6 +16,7 @@
 
 static const char no_secret[] = "a secret that the rule names is not known, or has no such key";
 static const char bad_value[] = "the value of a secret has characters that no request may have there";
+static const char too_many[] = "more values would have to be blackened than can be";
 static const char too_large[] = "the request would be too large";
 
 void secrets_add(struct secrets *s, const char *id, const char *key, const char *value, size_t len)
@@ -104,6 +105,7 @@ static bool set_field(struct request *r, const struct injection *in, const char 
 
     for (char *c = copy; in->is_http2 && *c != '\0'; c++)
         *c = *c >= 'A' && *c <= 'Z' ? (char)(*c + 32) : *c;
+    request_remove_alike(r, copy);
     return request_set(r, copy, value);
 }
 
@@ -278,12 +280,13 @@ bool inject_needs_body(const struct request *r, const struct policy_rule *rule)
 
 /* --- placeholders ---------------------------------------------------------------------------- */
 
-/* *ret is the text with `to` in place of each `from`, or NULL if there is none. */
-static char *replaced(const char *text, const char *from, const char *to)
+/* The text with `to` in place of each `from`; NULL if there is none, or it would be *ret_too_large. */
+static char *replaced(const char *text, const char *from, const char *to, bool *ret_too_large)
 {
     const char *at = strstr(text, from);
     auto_wiped out = {0};
 
+    *ret_too_large = false;
     if (at == NULL)
         return NULL;
     buf_init(&out, VALUE_MAX);
@@ -292,7 +295,8 @@ static char *replaced(const char *text, const char *from, const char *to)
         (void)buf_adds(&out, to);
     }
     (void)buf_adds(&out, text);
-    return out.failed ? mem_strdup("") : mem_strdup(buf_str(&out));
+    *ret_too_large = out.failed;
+    return out.failed ? NULL : mem_strdup(buf_str(&out));
 }
 
 static void wipe_free(char *text)
@@ -307,6 +311,7 @@ static const char *in_basic(struct request *r, struct request_field *f, const st
                             const char *to, bool *ret_used, struct redact *words)
 {
     size_t n = strlen(f->value), len;
+    bool large;
 
     if (strcasecmp(f->name, "authorization") != 0 || strncasecmp(f->value, "Basic ", 6) != 0)
         return NULL;
@@ -314,9 +319,9 @@ static const char *in_basic(struct request *r, struct request_field *f, const st
     if (!base64_decode(f->value + 6, n - 6, plain, &len))
         return NULL;
     plain[len] = '\0';
-    char *pair = replaced(plain, from, to);
+    char *pair = replaced(plain, from, to, &large);
     if (pair == NULL)
-        return NULL;
+        return large ? too_large : NULL;
     *ret_used = true;
     const char *wrong = set_basic(r, in, pair, words);
     wipe_free(pair);
@@ -328,12 +333,15 @@ static const char *put_placeholder(struct request *r, const struct policy_inject
 {
     auto_wiped value = {0}, word = {0};
     const char *wrong = fill(j, j->with, in, &value, words);
+    bool large;
 
     if (wrong != NULL)
         return wrong;
-    buf_init(&word, VALUE_MAX);
+    buf_init(&word, 3 * VALUE_MAX);
     escape(&word, buf_str(&value));
-    char *target = replaced(r->target, j->value, buf_str(&word));
+    char *target = replaced(r->target, j->value, buf_str(&word), &large);
+    if (large)
+        return too_large;
     if (target != NULL) {
         request_set_target(r, target);
         redact_word(words, buf_str(&word));
@@ -341,10 +349,14 @@ static const char *put_placeholder(struct request *r, const struct policy_inject
         *ret_used = true;
     }
     for (size_t i = 0; i < r->nfields; i++) {
+        if (strcasecmp(r->fields[i].name, "host") == 0)
+            continue;           /* it was judged */
         wrong = in_basic(r, &r->fields[i], in, j->value, buf_str(&value), ret_used, words);
         if (wrong != NULL)
             return wrong;
-        char *text = replaced(r->fields[i].value, j->value, buf_str(&value));
+        char *text = replaced(r->fields[i].value, j->value, buf_str(&value), &large);
+        if (large)
+            return too_large;
         if (text == NULL)
             continue;
         wipe_free(r->fields[i].value);
@@ -401,5 +413,7 @@ const char *inject_apply(struct request *r, const struct policy_rule *rule, cons
             *ret_used |= used ? 1u << i : 0;
         }
     }
+    if (wrong == NULL && rule->redact && words->is_full)
+        wrong = too_many;
     return wrong;
 }

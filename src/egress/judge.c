@@ -51,7 +51,26 @@ static bool has_lower_case(const char *method)
     return false;
 }
 
-void judge_request(struct flow *f, const struct request *r, struct asked *a, struct judged *ret)
+/*
+ * Servers are asked in the form that all of them know, with the path that was judged. Several slashes at its begin would be one in
+ * front of a host for some of them.
+ */
+static void set_origin_form(struct request *r)
+{
+    const char *scheme = r->target[0] == '/' ? NULL : strstr(r->target, "://");
+
+    if (r->target[0] != '/' && scheme == NULL)
+        return;
+    const char *rest = scheme == NULL ? r->target : scheme + 3 + strcspn(scheme + 3, "/?#");
+    while (rest[0] == '/' && rest[1] == '/')
+        rest++;
+    if (rest == r->target)
+        return;
+    auto_free char *target = mem_printf("%s%s", *rest == '/' ? "" : "/", rest);
+    request_set_target(r, target);
+}
+
+void judge_request(struct flow *f, struct request *r, struct asked *a, struct judged *ret)
 {
     const char *path = request_path(r);
     struct policy_verdict v;
@@ -65,6 +84,7 @@ void judge_request(struct flow *f, const struct request *r, struct asked *a, str
         return;
     }
     a->path = mem_realloc(a->path, strlen(a->path) + 1);
+    set_origin_form(r);
     if (strlen(r->method) >= sizeof a->method || has_lower_case(r->method)) {
         refuse(ret, 400, EGRESS_MALFORMED, "servers read such a method in more than one way");
         return;

@@ -315,7 +315,7 @@ static enum step client_is_through(struct opened *o)
         note_pinned(o);
         return h2_client_eof(o) ? STEP_AGAIN : STEP_BROKEN;
     }
-    if (!o->h1.is_waiting && f->scan.state == SCAN_HEAD) {
+    if (!o->h1.is_waiting && f->scan.state == SCAN_HEAD && o->h1.in.len == 0) {
         note_pinned(o);
         if (has_server(o))
             (void)end_finish(&o->server);
@@ -341,6 +341,8 @@ static enum step pass(struct opened *o)
     if (o->h2 != NULL && h2_has_more(o))
         a = STEP_AGAIN;
     enum step c = o->client.eof && o->state == OPENED_PASS ? client_is_through(o) : STEP_WAIT;
+    if (o->h1.is_cut && c == STEP_WAIT)
+        c = STEP_AGAIN;
     return a > b ? (a > c ? a : c) : (b > c ? b : c);
 }
 

@@ -42,6 +42,7 @@ struct h1 {
     struct buf in;              /* of the client, not gone on yet */
     struct response response;
     bool is_waiting;            /* for a response */
+    bool is_cut;                /* more heads are here than had their turn */
     struct asked asked;
     /* A request whose body must be known before its head goes on. */
     bool collects;
@@ -97,8 +98,8 @@ bool open_tls_is_h2(const struct end *e);
 /* judge.c */
 void asked_init(struct asked *a);
 void asked_done(struct asked *a);
-/* The rule that decides: *a is filled in. */
-void judge_request(struct flow *f, const struct request *r, struct asked *a, struct judged *ret);
+/* The rule that decides: *a is filled in. The target gets the form that servers are asked in. */
+void judge_request(struct flow *f, struct request *r, struct asked *a, struct judged *ret);
 /* Puts in what the rule says. */
 void judge_inject(struct flow *f, struct request *r, const char *body, bool is_http2, struct asked *a, struct judged *ret);
 bool judge_needs_body(const struct flow *f, const struct request *r, const struct asked *a);

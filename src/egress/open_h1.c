@@ -13,6 +13,7 @@
 #include "egress/sigv4.h"
 
 #define IN_MAX (128 * 1024)
+#define HEADS_A_TURN 32                 /* then other flows have their turn */
 #define IN_KEPT (4 * 1024)
 #define BODY_MAX (8 * 1024 * 1024)      /* of a request that is signed with its body */
 #define BODIES_MAX (64 * 1024 * 1024)   /* of all such of a sandbox that are kept */
@@ -160,18 +161,6 @@ static bool collect(struct opened *o, struct request *r)
     return end_write(&o->client, go_on, sizeof go_on - 1) == 0;
 }
 
-/* Servers are asked in the form that all of them know, with the path that was judged. */
-static void set_origin_form(struct request *r)
-{
-    const char *scheme = strstr(r->target, "://");
-
-    if (r->target[0] == '/' || scheme == NULL)
-        return;
-    const char *rest = scheme + 3 + strcspn(scheme + 3, "/?#");
-    auto_free char *target = mem_printf("%s%s", *rest == '/' ? "" : "/", rest);
-    request_set_target(r, target);
-}
-
 static bool on_request(struct opened *o, struct request *r)
 {
     const struct scan *s = &o->flow->scan;
@@ -186,7 +175,6 @@ static bool on_request(struct opened *o, struct request *r)
         opened_failure(o, text, sizeof text);
         return answer(o, 502, text, true);
     }
-    set_origin_form(r);
     if (!judge_needs_body(o->flow, r, &h->asked))
         return send_head(o, r, NULL);
     if (s->state != SCAN_HEAD)
@@ -249,9 +237,15 @@ bool h1_up(struct opened *o, const uint8_t *p, size_t n)
     if (n > 0)
         (void)buf_add(&h->in, p, n);
     size_t at = 0;
+    unsigned heads = 0;
     bool ok = true;
+    h->is_cut = false;
     while (ok && at < h->in.len && o->state == OPENED_PASS) {
-        if ((s->state == SCAN_HEAD && h->is_waiting) || end_queued(&o->server) > END_HIGH)
+        /* Who does not read the answers gets no more of them. */
+        if ((s->state == SCAN_HEAD && (h->is_waiting || end_queued(&o->client) > END_HIGH)) || end_queued(&o->server) > END_HIGH)
+            break;
+        h->is_cut = heads == HEADS_A_TURN;
+        if (h->is_cut)
             break;
         if (!scan_feed(s, (const uint8_t *)h->in.data + at, h->in.len - at, &used, &out, &out_len, &why)) {
             ok = refuse_scan(o, why);
@@ -262,6 +256,7 @@ bool h1_up(struct opened *o, const uint8_t *p, size_t n)
         at += used;
         if (out_len > 0)
             ok = s->is_head_out ? on_head(o, out, out_len) : on_body(o, out, out_len);
+        heads += s->is_head_out;
     }
     if (at > 0)
         buf_drop(&h->in, at);

@@ -29,11 +29,14 @@ void redact_done(struct redact *r)
 
 void redact_word(struct redact *r, const char *word)
 {
-    if (strlen(word) < REDACT_SHORTEST || r->n == REDACT_WORDS)
+    if (strlen(word) < REDACT_SHORTEST)
         return;
     for (size_t i = 0; i < r->n; i++)
         if (strcmp(r->words[i], word) == 0)
             return;
+    r->is_full = r->is_full || r->n == REDACT_WORDS;
+    if (r->n == REDACT_WORDS)
+        return;
     r->words[r->n++] = mem_strdup(word);
 }
 

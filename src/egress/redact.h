@@ -16,6 +16,7 @@
 
 struct redact {
     size_t n;
+    bool is_full;               /* there was one too many */
     char *words[REDACT_WORDS];      /* owned */
     struct buf held, black;             /* bytes that wait, and for each whether it is within a word */
 };

@@ -100,6 +100,31 @@ void request_remove(struct request *r, const char *name)
     remove_from(r, name, 0);
 }
 
+static bool is_alike(const char *a, const char *b)
+{
+    for (; *a != '\0' && *b != '\0'; a++, b++) {
+        char x = *a == '_' ? '-' : *a, y = *b == '_' ? '-' : *b;
+        if (x != y && ((x ^ y) != 32 || (x | 32) < 'a' || (x | 32) > 'z'))
+            return false;
+    }
+    return *a == *b;
+}
+
+void request_remove_alike(struct request *r, const char *name)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < r->nfields; i++) {
+        if (is_alike(r->fields[i].name, name) && strcasecmp(r->fields[i].name, name) != 0) {
+            wipe(&r->fields[i].name);
+            wipe(&r->fields[i].value);
+        } else {
+            r->fields[kept++] = r->fields[i];
+        }
+    }
+    r->nfields = kept;
+}
+
 bool request_set(struct request *r, const char *name, const char *value)
 {
     for (size_t i = 0; i < r->nfields; i++) {

@@ -34,6 +34,8 @@ const char *request_get(const struct request *r, const char *name);
 /* In place of all that are there; with a new name at the end. False: too many. */
 bool request_set(struct request *r, const char *name, const char *value);
 void request_remove(struct request *r, const char *name);
+/* Those that many servers take for the same: of an underscore and a hyphen they see one. */
+void request_remove_alike(struct request *r, const char *name);
 void request_set_target(struct request *r, const char *target);
 /* From the slash on; "/" if there is none. */
 const char *request_path(const struct request *r);

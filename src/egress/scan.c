@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "egress/head.h"
 
+#define HEAD_PIECE 4096
 #define LINE_MAX_BYTES 4096         /* of a chunk's size, and of a line of trailers */
 
 void scan_init(struct scan *s, const char *name)
@@ -65,6 +66,9 @@ static bool feed_head(struct scan *s, const uint8_t *p, size_t n, size_t *used, 
     struct head h;
     size_t before = s->nheld;
 
+    /* Many small ones may be here at once: not all of them are copied for each. */
+    if (n > HEAD_PIECE)
+        n = HEAD_PIECE;
     s->held = mem_realloc(s->held, before + n + 1);
     memcpy(s->held + before, p, n);
     /* Byte by byte a head is not read anew for each. */

@@ -271,6 +271,9 @@ static void paths_are_read_in_one_way(void **state)
         {"/a/b?c=../d", "/a/b"}, {"/%61dmin", "/admin"}, {"//a///b", "/a/b"}, {"/g%2fp", "/g%2Fp"}, {"/", "/"}, {"/a.b/..c", "/a.b/..c"},
         {"/a/../b", NULL}, {"/a/.", NULL}, {"/a/%2e%2E/b", NULL}, {"/..", NULL}, {"/a\\b", NULL}, {"/a%5cb", NULL}, {"/%zz", NULL},
         {"/%4", NULL}, {"/a%00", NULL}, {"", NULL}, {"/a b", NULL}, {"/./a", NULL},
+        /* Ways up for servers that decode slashes first, or leave parameters out. */
+        {"/a/..%2fb", NULL}, {"/a%2F%2e%2e", NULL}, {"/%2F../b", NULL}, {"/a/..;/b", NULL}, {"/a/.;x", NULL}, {"/a/..%3bx/b", NULL},
+        {"/a/...;/b", "/a/...;/b"}, {"/a..%2Fb", "/a..%2Fb"}, {"/a;../b", "/a;../b"},
     };
     auto_free char *out = mem_alloc(POLICY_PATH_MAX + 1);
 
@@ -280,6 +283,8 @@ static void paths_are_read_in_one_way(void **state)
         if (ok)
             assert_string_equal(out, rows[i].path);
     }
+    policy_path_slashes("/%2Fadmin%2F/x%2", out);
+    assert_string_equal(out, "/admin/x%2");
     assert_true(policy_path_matches("/v1/*", "/v1/a/b") && policy_path_matches("*.json", "/x.json"));
     assert_true(policy_path_matches("/a*b*c", "/aXbXbc") && policy_path_matches("/a", "/a") && policy_path_matches("*", "/"));
     assert_false(policy_path_matches("/v1/*", "/v1") || policy_path_matches("/a", "/ab") || policy_path_matches("/a*b", "/acd"));
