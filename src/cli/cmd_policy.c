@@ -64,11 +64,14 @@ static int denials(int argc, char **argv)
 
 #define POLL_S "30"
 
-/* One line of the log of decisions. Names are of strangers, but host names: no control character is in them. */
+/* One line of the log of decisions. Names and paths are of strangers, but printable ASCII. */
 static void print_line(const json_t *d)
 {
     const char *name = json_string_value(json_object_get(d, "name")), *address = json_string_value(json_object_get(d, "address")),
-               *rule = json_string_value(json_object_get(d, "rule"));
+               *rule = json_string_value(json_object_get(d, "rule")), *method = json_string_value(json_object_get(d, "method")),
+               *path = json_string_value(json_object_get(d, "path"));
+    const json_t *secret;
+    size_t i;
     json_int_t missed = json_integer_value(json_object_get(d, "missed")), count = json_integer_value(json_object_get(d, "count"));
     char at[40];
 
@@ -83,6 +86,10 @@ static void print_line(const json_t *d)
            json_string_value(json_object_get(d, "reason")));
     if (rule != NULL)
         printf(" %s", rule);
+    if (method != NULL && path != NULL)
+        printf("  %s %s", method, path);
+    json_array_foreach(json_object_get(d, "secrets"), i, secret)
+        printf("%s%s", i == 0 ? "  with " : ",", json_string_value(secret));
     if (count > 1)
         printf("  %" JSON_INTEGER_FORMAT " times", count);
     (void)putchar('\n');

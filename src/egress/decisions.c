@@ -16,7 +16,6 @@
 #define WINDOW_MS 5000
 #define TICK_MS 500
 #define RATE 20.0               /* lines a second, and at once */
-#define LINE_BYTES 1024
 
 struct kind {
     bool used;
@@ -50,7 +49,7 @@ static bool take_token(struct teller *t)
 
 static void tell(struct teller *t, struct kind *k, bool limited)
 {
-    uint8_t out[LINE_BYTES];
+    uint8_t out[EGRESS_LINE_BYTES];
 
     if (k->d.count == 0 || (limited && !take_token(t)))
         return;
@@ -102,7 +101,8 @@ static bool is_alike(const struct egress_decision *a, const struct egress_decisi
     return a->verdict == b->verdict && a->revision == b->revision && a->about.reason == b->about.reason &&
            a->about.protocol == b->about.protocol && a->about.port == b->about.port &&
            memcmp(&a->about.to, &b->about.to, sizeof a->about.to) == 0 && strcmp(a->about.rule, b->about.rule) == 0 &&
-           strcmp(a->about.name, b->about.name) == 0;
+           strcmp(a->about.name, b->about.name) == 0 && strcmp(a->method, b->method) == 0 && strcmp(a->path, b->path) == 0 &&
+           strcmp(a->secrets, b->secrets) == 0;
 }
 
 static void log_decision(struct box *b, const struct egress_decision *d)
@@ -159,19 +159,41 @@ static struct egress_decision make(const struct box *b, enum policy_action verdi
     return d;
 }
 
-void box_deny(struct box *b, enum egress_reason reason, unsigned protocol, const struct address *to, uint16_t port,
-              const char *name, int rule)
+/* Cut, and without what a terminal might take for a command. */
+static void put_text(char *out, size_t size, const char *text)
 {
-    struct egress_decision d = make(b, POLICY_DENY, reason, protocol, to, port, name, rule);
+    (void)snprintf(out, size, "%s", text);
+    for (char *c = out; *c != '\0'; c++)
+        if (*c <= ' ' || *c >= 127)
+            *c = '?';
+}
+
+static void put_request(struct egress_decision *d, const struct request_about *r)
+{
+    put_text(d->method, sizeof d->method, r->method);
+    put_text(d->path, sizeof d->path, r->path != NULL ? r->path : "");
+    put_text(d->secrets, sizeof d->secrets, r->secrets != NULL ? r->secrets : "");
+}
+
+static void deny(struct box *b, struct egress_decision *d)
+{
     struct egress_status *s = &b->status;
 
     if (s->ndenials == EGRESS_DENIALS)
         memmove(&s->denials[0], &s->denials[1], (EGRESS_DENIALS - 1) * sizeof s->denials[0]);
     else
         s->ndenials++;
-    d.about.seq = ++s->totals.denied;
-    s->denials[s->ndenials - 1] = d.about;
-    log_decision(b, &d);
+    d->about.seq = ++s->totals.denied;
+    s->denials[s->ndenials - 1] = d->about;
+    log_decision(b, d);
+}
+
+void box_deny(struct box *b, enum egress_reason reason, unsigned protocol, const struct address *to, uint16_t port,
+              const char *name, int rule)
+{
+    struct egress_decision d = make(b, POLICY_DENY, reason, protocol, to, port, name, rule);
+
+    deny(b, &d);
 }
 
 void box_note(struct box *b, unsigned protocol, const struct address *to, uint16_t port, const char *name, int rule)
@@ -180,6 +202,38 @@ void box_note(struct box *b, unsigned protocol, const struct address *to, uint16
 
     d.about.seq = ++b->status.totals.noted;
     log_decision(b, &d);
+}
+
+static struct egress_decision make_request(const struct flow *f, enum policy_action verdict, enum egress_reason reason, int rule,
+                                           const struct request_about *r)
+{
+    struct egress_decision d = make(f->box, verdict, reason, f->protocol, &f->dialled, f->port, f->name, rule);
+
+    put_request(&d, r);
+    return d;
+}
+
+void box_deny_request(struct flow *f, enum egress_reason reason, int rule, const struct request_about *r)
+{
+    struct egress_decision d = make_request(f, POLICY_DENY, reason, rule, r);
+
+    deny(f->box, &d);
+}
+
+void box_note_request(struct flow *f, int rule, const struct request_about *r)
+{
+    struct egress_decision d = make_request(f, POLICY_ALLOW, EGRESS_NOTED, rule, r);
+
+    d.about.seq = ++f->box->status.totals.noted;
+    log_decision(f->box, &d);
+}
+
+void box_injected(struct flow *f, int rule, const struct request_about *r)
+{
+    struct egress_decision d = make_request(f, POLICY_ALLOW, EGRESS_INJECTED, rule, r);
+
+    d.about.seq = ++f->box->status.totals.injected;
+    log_decision(f->box, &d);
 }
 
 void box_tell_totals(struct box *b)

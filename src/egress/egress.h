@@ -154,6 +154,14 @@ void box_deny(struct box *b, enum egress_reason reason, unsigned protocol, const
               const char *name, int rule);
 /* What goes out, and a rule of action log (`rule`) has matched. */
 void box_note(struct box *b, unsigned protocol, const struct address *to, uint16_t port, const char *name, int rule);
+/* The same for a request of a connection that is opened, and one that secrets were put into. */
+struct request_about {
+    const char *method, *path;      /* path: without query */
+    const char *secrets;            /* names with commas between them */
+};
+void box_deny_request(struct flow *f, enum egress_reason reason, int rule, const struct request_about *r);
+void box_note_request(struct flow *f, int rule, const struct request_about *r);
+void box_injected(struct flow *f, int rule, const struct request_about *r);
 void box_tell_totals(struct box *b);        /* to the node, if they have changed */
 void box_tell_rest(struct box *b);          /* and all that it was not told yet: the box ends */
 

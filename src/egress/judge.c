@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "egress/open.h"
 
@@ -95,7 +94,7 @@ void judge_request(struct flow *f, struct request *r, struct asked *a, struct ju
     if (!may)
         refuse(ret, 403, reason, "the network policy of this sandbox does not allow the request");
     else if (v.logged >= 0)
-        box_note(f->box, f->protocol, &f->dialled, f->port, f->name, v.logged);
+        box_note_request(f, v.logged, &(struct request_about){.method = a->method, .path = a->path});
 }
 
 bool judge_still(struct flow *f, struct asked *a)
@@ -111,21 +110,22 @@ bool judge_needs_body(const struct flow *f, const struct request *r, const struc
     return inject_needs_body(r, &f->box->policy.rules[a->rule]);
 }
 
-/* Which secret was used for what; never its value, and of the target what was there before. */
+/* Which secrets were used for what; never their values, and of the target what was there before. */
 static void note_use(struct flow *f, const struct policy_rule *rule, const struct asked *a, uint32_t used)
 {
-    char path[512];
+    char names[EGRESS_SECRETS_MAX + 1] = "";
+    size_t n = 0;
 
-    if (used != 0)
-        f->box->status.totals.injected++;
     for (uint32_t i = 0; i < rule->ninjects; i++) {
-        const struct policy_inject *j = &rule->injects[i];
-        if ((used & 1u << i) != 0)
-            log_info("egress.injected", "sandbox=%s secret=%s id=%s name=%s port=%u rule=%d rule_name=%s method=%s path=%s",
-                     f->box->id, j->secret[0] != '\0' ? j->secret : "-", j->secret_id[0] != '\0' ? j->secret_id : "-",
-                     f->name, f->port, a->rule + 1, rule->name[0] != '\0' ? rule->name : "-", a->method,
-                     log_escape(a->path, path, sizeof path));
+        const char *secret = rule->injects[i].secret;
+        bool is_told = (used & 1u << i) == 0 || secret[0] == '\0';
+        for (uint32_t k = 0; k < i && !is_told; k++)
+            is_told = (used & 1u << k) != 0 && strcmp(rule->injects[k].secret, secret) == 0;
+        if (!is_told && n < sizeof names)
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n > 0 ? "," : "", secret);
     }
+    if (used != 0)
+        box_injected(f, a->rule, &(struct request_about){.method = a->method, .path = a->path, .secrets = names});
 }
 
 void judge_inject(struct flow *f, struct request *r, const char *body, bool is_http2, struct asked *a, struct judged *ret)
@@ -147,9 +147,9 @@ void judge_inject(struct flow *f, struct request *r, const char *body, bool is_h
     note_use(f, rule, a, used);
 }
 
-void judge_refused(struct flow *f, const struct judged *j, char *out, size_t size)
+void judge_refused(struct flow *f, const struct judged *j, const struct asked *a, char *out, size_t size)
 {
-    box_deny(f->box, j->reason, (enum policy_protocol)f->protocol, &f->dialled, f->port, f->name, j->rule);
+    box_deny_request(f, j->reason, j->rule, &(struct request_about){.method = a->method, .path = a->path});
     const struct egress_status *s = &f->box->status;
     const char *by = s->denials[s->ndenials - 1].rule;
 

@@ -105,7 +105,7 @@ void judge_inject(struct flow *f, struct request *r, const char *body, bool is_h
 bool judge_needs_body(const struct flow *f, const struct request *r, const struct asked *a);
 bool judge_still(struct flow *f, struct asked *a);
 /* Notes a refusal; text for the client. */
-void judge_refused(struct flow *f, const struct judged *j, char *out, size_t size);
+void judge_refused(struct flow *f, const struct judged *j, const struct asked *a, char *out, size_t size);
 const char *judge_status(int status);
 
 /* open_h1.c */

@@ -80,7 +80,7 @@ static bool refuse(struct opened *o, const struct judged *j, bool last)
 {
     char text[768];
 
-    judge_refused(o->flow, j, text, sizeof text);
+    judge_refused(o->flow, j, &o->h1.asked, text, sizeof text);
     return answer(o, j->status, text, last);
 }
 
@@ -98,7 +98,7 @@ static bool refuse_scan(struct opened *o, enum scan_why why)
 
     if (h->is_waiting || o->flow->scan.state != SCAN_HEAD) {
         char text[768];
-        judge_refused(o->flow, &j, text, sizeof text);
+        judge_refused(o->flow, &j, &h->asked, text, sizeof text);
         return false;           /* an answer would be taken for the server's */
     }
     asked_done(&h->asked);

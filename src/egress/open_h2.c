@@ -282,7 +282,7 @@ void h2_check(struct opened *o)
         struct judged now = j;
         char text[512];
         now.rule = st->asked.rule;
-        judge_refused(o->flow, &now, text, sizeof text);
+        judge_refused(o->flow, &now, &st->asked, text, sizeof text);
         st->is_judged = false;
         h2_reset_server(st, NGHTTP2_CANCEL);
         if (st->has_answer)

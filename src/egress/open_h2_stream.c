@@ -177,6 +177,6 @@ void h2_refuse(struct h2_stream *st, const struct judged *j)
 {
     char text[512];
 
-    judge_refused(st->h->o->flow, j, text, sizeof text);
+    judge_refused(st->h->o->flow, j, &st->asked, text, sizeof text);
     h2_answer(st, j->status, text);
 }

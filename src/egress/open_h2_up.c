@@ -115,7 +115,7 @@ static void ask_for_h1(struct h2_stream *st)
     const struct judged j = {403, EGRESS_PROTOCOL, "a request that is signed with its body goes by HTTP/1.1", st->asked.rule};
     char text[512];
 
-    judge_refused(h->o->flow, &j, text, sizeof text);
+    judge_refused(h->o->flow, &j, &st->asked, text, sizeof text);
     h2_reset_client(st, NGHTTP2_HTTP_1_1_REQUIRED);
     h2_leave(h, NGHTTP2_HTTP_1_1_REQUIRED);
 }

@@ -21,7 +21,7 @@ const char *egress_reason_name(enum egress_reason r)
         [EGRESS_LIMIT] = "limit", [EGRESS_MALFORMED] = "malformed",
         [EGRESS_NOTED] = "noted",
         [EGRESS_SECRET] = "secret", [EGRESS_PINNED] = "pinned", [EGRESS_CERTIFICATE] = "certificate",
-        [EGRESS_PROTOCOL] = "protocol",
+        [EGRESS_INJECTED] = "injected", [EGRESS_PROTOCOL] = "protocol",
     };
 
     return r > 0 && r < EGRESS_REASONS_ ? names[r] : "?";
@@ -228,7 +228,18 @@ size_t egress_decision_encode(const char *sandbox, const struct egress_decision 
     wire_put_u64(&w, m->revision);
     wire_put_u32(&w, m->count);
     wire_put_u64(&w, m->missed);
+    wire_put_str(&w, m->method);
+    wire_put_str(&w, m->path);
+    wire_put_str(&w, m->secrets);
     return done(&w);
+}
+
+static void get_printable(struct wire_reader *r, char *out, size_t size)
+{
+    wire_get_str(r, out, size);
+    for (const char *c = out; *c != '\0'; c++)
+        if (*c <= ' ' || *c >= 127)
+            wire_fail(r);
 }
 
 int egress_decision_decode(char ret_sandbox[ID_SIZE], struct egress_decision *ret, const void *p, size_t n)
@@ -243,6 +254,9 @@ int egress_decision_decode(char ret_sandbox[ID_SIZE], struct egress_decision *re
     ret->revision = wire_get_u64(&r);
     ret->count = wire_get_u32(&r);
     ret->missed = wire_get_u64(&r);
+    get_printable(&r, ret->method, sizeof ret->method);
+    get_printable(&r, ret->path, sizeof ret->path);
+    get_printable(&r, ret->secrets, sizeof ret->secrets);
     if (ret->verdict != POLICY_ALLOW && ret->verdict != POLICY_DENY)
         wire_fail(&r);
     return wire_end(&r) && id_is(ret_sandbox, "sb-") ? 0 : -EBADMSG;

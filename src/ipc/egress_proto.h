@@ -80,6 +80,10 @@ struct egress_error {
 };
 
 #define EGRESS_DENIALS 64       /* kept a sandbox */
+#define EGRESS_METHOD_MAX 31
+#define EGRESS_PATH_MAX 400
+#define EGRESS_SECRETS_MAX 200
+#define EGRESS_LINE_BYTES 1536  /* a decision at most */
 
 /* Why something did not go out. */
 enum egress_reason {
@@ -95,6 +99,7 @@ enum egress_reason {
     EGRESS_SECRET,              /* what a rule puts in could not be put in */
     EGRESS_PINNED,              /* the client does not take the sandbox's own authority for the server's */
     EGRESS_CERTIFICATE,         /* the server's certificate cannot be verified */
+    EGRESS_INJECTED,            /* it did go out, with secrets of a rule in it */
     EGRESS_PROTOCOL,            /* the client speaks no protocol in which requests can be looked at */
     EGRESS_REASONS_
 };
@@ -119,6 +124,10 @@ struct egress_decision {
     uint64_t revision;              /* of the policy that decided */
     uint32_t count;
     uint64_t missed;                /* others before this line that are in none: too many different ones */
+    /* Of a request; "" = of a connection. All of it is printable ASCII. */
+    char method[EGRESS_METHOD_MAX + 1];
+    char path[EGRESS_PATH_MAX + 1];         /* without query, cut */
+    char secrets[EGRESS_SECRETS_MAX + 1];   /* names of those that were put in, with commas between them, cut */
 };
 
 struct egress_status {

@@ -84,16 +84,22 @@ static void on_up(void *arg)
     (void)closedir(dir);
 }
 
+static const char *dash(const char *text)
+{
+    return text[0] != '\0' ? text : "-";
+}
+
 static void on_decision(struct network *w, const char *sandbox, struct egress_decision *line)
 {
     const struct egress_denial *d = &line->about;
-    char address[ADDRESS_TEXT];
+    char address[ADDRESS_TEXT], path[EGRESS_PATH_MAX + 1];
 
     network_log_add(w->log, sandbox, line);
-    if (line->verdict == POLICY_DENY)
-        log_info("denied", "sandbox=%s reason=%s protocol=%s name=%s address=%s port=%u rule=%s count=%u", sandbox,
-                 egress_reason_name(d->reason), egress_protocol_name(d->protocol), d->name[0] != '\0' ? d->name : "-",
-                 address_text(&d->to, address), d->port, d->rule[0] != '\0' ? d->rule : "-", line->count);
+    if (line->verdict == POLICY_DENY || d->reason == EGRESS_INJECTED)
+        log_info(line->verdict == POLICY_DENY ? "denied" : "injected",
+                 "sandbox=%s reason=%s protocol=%s name=%s address=%s port=%u rule=%s method=%s path=%s secrets=%s count=%u", sandbox,
+                 egress_reason_name(d->reason), egress_protocol_name(d->protocol), dash(d->name), address_text(&d->to, address), d->port,
+                 dash(d->rule), dash(line->method), log_escape(dash(line->path), path, sizeof path), dash(line->secrets), line->count);
 }
 
 /* What is told of a sandbox that has been removed meanwhile is told to nobody. */

@@ -19,8 +19,8 @@
 #include "sys/fd.h"
 
 #define FILE_MAX_BYTES (256 * 1024)
-#define LINE_BYTES 1024
 #define HEAD 12
+#define LINE_BYTES (HEAD + EGRESS_LINE_BYTES)
 #define NAME_SIZE (ID_SIZE + 8)
 #define LINES_MAX 1000          /* of an answer */
 
@@ -132,7 +132,7 @@ struct lines {
     Quicksand__Node__Decision **list;
     struct text {
         char address[ADDRESS_TEXT];
-        struct egress_denial about;
+        struct egress_decision d;
     } *texts;
 };
 
@@ -154,7 +154,7 @@ static void lines_add(struct lines *s, const struct egress_decision *d)
     Quicksand__Node__Decision *m = &s->rows[s->n];
     struct text *t = &s->texts[s->n];
 
-    t->about = d->about;
+    t->d = *d;
     *m = (Quicksand__Node__Decision)QUICKSAND__NODE__DECISION__INIT;
     m->has_seq = m->has_when_ms = m->has_port = m->has_allowed = m->has_revision = m->has_count = m->has_missed = true;
     m->seq = d->about.seq;
@@ -162,10 +162,13 @@ static void lines_add(struct lines *s, const struct egress_decision *d)
     m->allowed = d->verdict == POLICY_ALLOW;
     m->reason = (char *)(uintptr_t)egress_reason_name(d->about.reason);
     m->protocol = (char *)(uintptr_t)egress_protocol_name(d->about.protocol);
-    m->address = (char *)(uintptr_t)address_text(&t->about.to, t->address);
+    m->address = (char *)(uintptr_t)address_text(&t->d.about.to, t->address);
     m->port = d->about.port;
-    m->rule = t->about.rule;
-    m->name = t->about.name;
+    m->rule = t->d.about.rule;
+    m->name = t->d.about.name;
+    m->method = t->d.method;
+    m->path = t->d.path;
+    m->secrets = t->d.secrets;
     m->revision = d->revision;
     m->count = d->count;
     m->missed = d->missed;

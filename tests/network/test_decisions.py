@@ -24,9 +24,9 @@ def all_lines(api, sb):
     while True:
         n, items = network(api, sb), log(api, sb, limit=1000)["items"]
         told = sum(x["count"] + x["missed"] for x in items)
-        if told == n["denied"] + n["noted"]:
+        if told == n["denied"] + n["noted"] + n["injected"]:
             return n, items
-        assert told < n["denied"] + n["noted"] and time.monotonic() < give_up, (told, n)
+        assert told < n["denied"] + n["noted"] + n["injected"] and time.monotonic() < give_up, (told, n)
         time.sleep(0.2)
 
 

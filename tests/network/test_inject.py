@@ -15,6 +15,7 @@ import pytest
 
 import teller as t
 from opened import AWS_KEY, HEADER, VALUE, ask, field, head, last_denial, network, policy, rule, talk, text, told
+from test_decisions import all_lines
 
 HOLDER = "sk-0123456789abcdef"
 
@@ -146,13 +147,13 @@ def test_what_cannot_be_blackened_does_not_come_in(api, server, secret):
 def test_the_value_is_nowhere_inside(api, daemon, server, secret):
     rules = policy(rule({"header": "X-Key", "value": "$TOKEN"}, {"placeholder": "KEY", "value": "$TOKEN"}, redact=True))
     look = """env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'
-        read -r half; read -r other
+        read -r half; read -r other; echo; echo searching
         grep -rlsF "$half$other" /etc /tmp /var /home /root /run /usr/local /opt /srv; echo searched"""
     with api.sandbox(network=rules, command=["sleep", "600"]) as sb:
         assert ask(api, sb, head("/"))[0][0] == 200
         r = api.run(sb, ["sh", "-c", look], stdin=f"{VALUE[:12]}\n{VALUE[12:]}\n", timeout=300)
         assert "\nKEY=" in r["stdout"] and VALUE not in r["stdout"]
-        assert r["stdout"].splitlines()[-1] == "searched" and not r["stdout"].splitlines()[-2].startswith("/"), r["stdout"]
+        assert r["stdout"].endswith("\nsearching\nsearched\n"), r["stdout"]
         for path in ("", "/policy", "/network", "/network/log"):
             r = api.get(f"/v1/sandboxes/{sb.id}{path}")
             assert r.status_code == 200 and VALUE not in r.text
@@ -161,9 +162,14 @@ def test_the_value_is_nowhere_inside(api, daemon, server, secret):
 
 
 def test_each_use_is_told(api, daemon, server, secret):
-    with api.sandbox(network=policy(HEADER)) as sb:
-        ask(api, sb, head("/path?query=private", method="POST", Content_Length=0))
-        line = next(x for x in daemon.log.read_text().splitlines() if "egress.injected" in x and sb.id in x)
-        for word in ("secret=inject", "name=allowed.test", "method=POST", "path=/path", "rule=1", "rule_name=keyed"):
-            assert word in line.split(), line
+    with api.sandbox(network=policy(rule({"header": "X-Key", "value": "$TOKEN"}, {"query": "k", "value": "$USER"}, {"header": "X", "value": "fixed", "secret": ""}))) as sb:
+        ask(api, sb, *[head("/path?query=private", method="POST", Content_Length=0)] * 3, head("/other\xff\x1b"[:-1]))
+        n, items = all_lines(api, sb)
+        assert n["injected"] == 4
+        lines = [(x["verdict"], x["reason"], x["rule"], x["name"], x["port"], x["method"], x["path"], x["secrets"]) for x in items
+                 for _ in range(x["count"])]
+        one = ("allow", "injected", "keyed", "allowed.test", t.TLS)
+        assert sorted(lines) == sorted([(*one, "POST", "/path", ["inject"])] * 3 + [(*one, "GET", "/other?", ["inject"])])
+        line = next(x for x in daemon.log.read_text().splitlines() if " injected " in x and sb.id in x)
+        assert {"name=allowed.test", "method=POST", "path=/path", "secrets=inject", "rule=keyed"} <= set(line.split()), line
         assert "private" not in line and VALUE not in line

@@ -48,8 +48,9 @@ def test_methods_and_paths(api, server, port):
         assert out.count("HTTP/1.1 200") == 1 and out.count("HTTP/1.1 400") == 1
         assert len(server.heads) == 4
         # The log outside has each of them.
-        counts = [(x["verdict"], x["reason"], x["rule"]) for x in all_lines(api, sb)[1] for _ in range(x["count"])]
-        assert counts.count(("deny", "rule", "no-admin")) == 3
+        counts = [(x["verdict"], x["reason"], x["rule"], x["method"], x["path"]) for x in all_lines(api, sb)[1] for _ in range(x["count"])]
+        assert counts.count(("deny", "rule", "no-admin", "GET", "/admin")) == 2        # once as //admin
+        assert {("deny", "rule", None, "DELETE", "/x"), ("deny", "rule", "no-admin", "GET", "/admin/x")} <= set(counts)
 
 
 def test_rules_of_action_log(api, server):

@@ -161,17 +161,21 @@ void peer_done(struct peer *p)
 
 /* --- in the place of the rest of egress */
 
-void box_deny(struct box *b, enum egress_reason reason, unsigned protocol, const struct address *to, uint16_t port,
-              const char *name, int rule)
+void box_deny_request(struct flow *f, enum egress_reason reason, int rule, const struct request_about *r)
 {
     ndenied++;
     denied_reason = reason;
-    b->status.ndenials = 1;
+    f->box->status.ndenials = 1;
 }
 
-void box_note(struct box *b, unsigned protocol, const struct address *to, uint16_t port, const char *name, int rule)
+void box_note_request(struct flow *f, int rule, const struct request_about *r)
 {
     nnoted++;
+}
+
+void box_injected(struct flow *f, int rule, const struct request_about *r)
+{
+    f->box->status.totals.injected++;
 }
 
 bool dial_is_local(const struct address *a)

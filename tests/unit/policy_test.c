@@ -399,7 +399,7 @@ static void what_egress_tells(void **state)
     const struct egress_decision d = {
         .about = {.seq = 7, .when_ms = 1700000000123, .reason = EGRESS_BY_RULE, .protocol = POLICY_TLS, .port = 443,
                   .to = at("198.97.190.53"), .rule = "no-evil", .name = "evil.test"},
-        .verdict = POLICY_DENY, .revision = 3, .count = 12, .missed = 5,
+        .verdict = POLICY_DENY, .revision = 3, .count = 12, .missed = 5, .method = "GET", .path = "/a", .secrets = "one,two",
     };
     const struct egress_totals t = {1, 2, 3, 4, 5, 6, 7, 8};
     const char *id = "sb-5EJ9F5jNp2WyUgNxhIo0Xy";
@@ -420,7 +420,11 @@ static void what_egress_tells(void **state)
     for (size_t i = 0; i < n; i++)
         assert_int_not_equal(egress_decision_decode(whose, &got, out, i), 0);
     assert_int_not_equal(egress_decision_decode(whose, &got, out, n + 1), 0);
+    assert_string_equal(got.path, "/a");
     struct egress_decision bad = d;
+    bad.path[1] = '\x1b';
+    assert_int_not_equal(egress_decision_decode(whose, &got, out, egress_decision_encode(id, &bad, out, sizeof out)), 0);
+    bad = d;
     bad.verdict = POLICY_LOG;
     assert_int_not_equal(egress_decision_decode(whose, &got, out, egress_decision_encode(id, &bad, out, sizeof out)), 0);
     bad = d;

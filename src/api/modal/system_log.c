@@ -24,6 +24,10 @@ void system_log_text(const Quicksand__Node__Decision *d, struct buf *out)
         (void)buf_addf(out, "network policy: %" PRIu64 " more decisions, of which there is no record\n", d->missed);
     (void)buf_addf(out, "network policy: %s ", d->allowed ? "allowed" : "denied");
     put_target(d, out);
+    if (d->method != NULL && d->method[0] != '\0')
+        (void)buf_addf(out, " %s %s", d->method, d->path);
+    if (d->secrets != NULL && d->secrets[0] != '\0')
+        (void)buf_addf(out, " with %s", d->secrets);
     if (d->rule[0] != '\0')
         (void)buf_addf(out, " by rule %s", d->rule);
     else if (strcmp(d->reason, "rule") == 0)

@@ -104,6 +104,23 @@ void decision_reader_free(struct decision_reader *r)
     free(r);
 }
 
+static json_t *text_or_null(const char *text)
+{
+    return text != NULL && text[0] != '\0' ? js_string_lossy(text) : json_null();
+}
+
+static json_t *names(const char *text)
+{
+    json_t *list = json_array();
+
+    for (const char *at = text; at != NULL && *at != '\0';) {
+        size_t n = strcspn(at, ",");
+        (void)json_array_append_new(list, json_stringn(at, n));
+        at += at[n] == ',' ? n + 1 : n;
+    }
+    return list;
+}
+
 json_t *decision_json(const Quicksand__Node__Decision *d)
 {
     json_t *o = json_object();
@@ -118,6 +135,9 @@ json_t *decision_json(const Quicksand__Node__Decision *d)
     (void)json_object_set_new(o, "name", d->name[0] != '\0' ? js_string_lossy(d->name) : json_null());
     (void)json_object_set_new(o, "address", has_address ? js_string_lossy(d->address) : json_null());
     (void)json_object_set_new(o, "port", json_integer(d->port));
+    (void)json_object_set_new(o, "method", text_or_null(d->method));
+    (void)json_object_set_new(o, "path", text_or_null(d->path));
+    (void)json_object_set_new(o, "secrets", names(d->secrets));
     (void)json_object_set_new(o, "count", json_integer(d->count));
     (void)json_object_set_new(o, "missed", json_integer((json_int_t)d->missed));
     (void)json_object_set_new(o, "revision", json_integer((json_int_t)d->revision));
