@@ -184,10 +184,23 @@ static int on_header(nghttp2_session *s, const nghttp2_frame *frame, const uint8
     return 0;
 }
 
+/* A stream that nghttp2 resets, because what is asked for breaks rules of HTTP. */
+static void note_malformed(const struct h2 *h)
+{
+    const struct judged j = {400, EGRESS_MALFORMED, "the request cannot be followed", -1};
+    struct asked nothing;
+    char text[512];
+
+    asked_init(&nothing);
+    judge_refused(h->o->flow, &j, &nothing, text, sizeof text);
+    asked_done(&nothing);
+}
+
 /* By itself nghttp2 would leave it out. */
 static int on_invalid_header(nghttp2_session *s, const nghttp2_frame *frame, const uint8_t *name, size_t nname,
                              const uint8_t *value, size_t nvalue, uint8_t flags, void *arg)
 {
+    note_malformed(arg);
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
@@ -286,6 +299,8 @@ static int on_close(nghttp2_session *s, int32_t id, uint32_t code, void *arg)
 
 static int on_invalid(nghttp2_session *s, const nghttp2_frame *frame, int code, void *arg)
 {
+    if (code == NGHTTP2_ERR_HTTP_HEADER || code == NGHTTP2_ERR_HTTP_MESSAGING)
+        note_malformed(arg);
     return h2_invalid(s, arg, H2_CLIENT);
 }
 

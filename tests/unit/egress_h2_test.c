@@ -125,6 +125,8 @@ static void test_connection_fields_are_refused(void **state)
     assert_string_equal(peer_seen(&server, 3)->head, "");
     assert_false(peer_seen(&server, 1)->ended);
     assert_int_equal(peer_seen(&server, 1)->code, NGHTTP2_PROTOCOL_ERROR);
+    assert_int_equal(ndenied, 5);
+    assert_int_equal(denied_reason, EGRESS_MALFORMED);
 }
 
 static void test_too_many_fields(void **state)
