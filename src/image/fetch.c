@@ -150,15 +150,15 @@ static int get_manifest(struct fetch *f, struct err *e)
         manifest_read(body.data, body.len, f->arch, &f->manifest, e) < 0)
         return -1;
     memcpy(f->plan.digest, f->plan.source, sizeof f->plan.digest);
-    if (!f->manifest.is_index)
-        return 0;
-    char chosen[IMAGE_DIGEST_SIZE];
-    memcpy(chosen, f->manifest.chosen.digest, sizeof chosen);
-    if (get_document(f, "manifests", chosen, chosen, &body, f->plan.digest, e) < 0 ||
-        manifest_read(body.data, body.len, f->arch, &f->manifest, e) < 0)
-        return -1;
-    if (f->manifest.is_index)
-        return err_set(e, ERR_UNSUPPORTED, "the image's index names another index");
+    for (int depth = 0; f->manifest.is_index; depth++) {
+        char chosen[IMAGE_DIGEST_SIZE];
+        if (depth == MANIFEST_DEPTH_MAX)
+            return err_set(e, ERR_INVALID, "the image's index leads to an index, and that to others, more than %d deep", MANIFEST_DEPTH_MAX);
+        memcpy(chosen, f->manifest.chosen.digest, sizeof chosen);
+        if (get_document(f, "manifests", chosen, chosen, &body, f->plan.digest, e) < 0 ||
+            manifest_read(body.data, body.len, f->arch, &f->manifest, e) < 0)
+            return -1;
+    }
     return 0;
 }
 

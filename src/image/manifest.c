@@ -87,7 +87,7 @@ static void add_platform(struct buf *list, const json_t *platform)
 static int choose(const json_t *manifests, const char *arch, struct manifest *ret, struct err *e)
 {
     auto_buf seen = {0};
-    json_t *item, *found = NULL;
+    json_t *item, *found = NULL, *inner = NULL;
     size_t i;
 
     buf_init(&seen, 160);
@@ -104,8 +104,13 @@ static int choose(const json_t *manifests, const char *arch, struct manifest *re
             found = item;
             break;
         }
+        /* An index of several platforms is of none itself. */
+        if (inner == NULL && platform == NULL && is_media(item, index_types, array_len(index_types)))
+            inner = item;
         add_platform(&seen, platform);
     }
+    if (found == NULL)
+        found = inner;
     if (found == NULL)
         return err_set(e, ERR_NOT_FOUND, "the image is not there for linux/%s, but for: %s", arch,
                        seen.len > 0 ? buf_str(&seen) : "nothing");

@@ -16,6 +16,7 @@
 #define MANIFEST_BYTES_MAX (4U << 20)
 #define MANIFEST_LAYERS_MAX 256
 #define MANIFEST_INDEX_MAX 1000
+#define MANIFEST_DEPTH_MAX 4            /* of indexes that an index leads to */
 
 struct manifest_blob {
     char digest[IMAGE_DIGEST_SIZE];
@@ -23,7 +24,7 @@ struct manifest_blob {
 };
 
 struct manifest {
-    bool is_index;                      /* then `chosen` is the manifest to read next */
+    bool is_index;                      /* then `chosen` is the manifest to read next, which may be an index again */
     struct manifest_blob chosen;
     struct manifest_blob config;
     uint32_t nlayers;                   /* bottom first */

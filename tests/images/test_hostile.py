@@ -11,7 +11,7 @@ import time
 import pytest
 
 from hostile import Hostile
-from registry import Image, sha256, tar_of
+from registry import Image, index_of, sha256, tar_of
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +172,22 @@ def test_a_manifest_that_is_not_the_one_asked_for(images, bad, server):
 def test_manifests_that_are_none(images, bad, ref, text, code, nothing):
     bad.manifest = text
     images.pull_fails(ref, code)
+
+
+def test_indexes_in_indexes(images, bad, server):
+    """UR-096: of an index that leads to another the machine's image comes, and one that leads to itself ends."""
+    bad.image = Image([layer(b"in an index")])
+    text, kind = index_of([bad.image]), "application/vnd.oci.image.index.v1+json"
+    documents = {bad.image.digest: bad.image.manifest}
+    for _ in range(6):
+        documents[sha256(text)] = text
+        entry = {"mediaType": kind, "digest": sha256(text), "size": len(text)}
+        foreign = {"mediaType": bad.image.media, "digest": "sha256:" + "3" * 64, "size": 5, "platform": {"os": "linux", "architecture": "s390x"}}
+        text = json.dumps({"schemaVersion": 2, "mediaType": kind, "manifests": [foreign, entry, {**entry, "digest": "sha256:" + "4" * 64}]}).encode()
+    levels = list(documents)[1:]
+    bad.on_manifest = lambda rq: bad.send(rq, 200, documents[rq.path.split("/")[-1]]) or True
+    assert images.pull(f"{server.host}/nested/x@{levels[3]}")["digest"] == bad.image.digest
+    images.pull_fails(f"{server.host}/nested/y@{levels[4]}", "invalid_argument", "4 deep")
 
 
 def test_very_many_layers(images, bad, ref, nothing):

@@ -190,9 +190,14 @@ static int read_order(struct mcall *c, const M(ImageGetOrCreateRequest) *rq, con
     const M(Image) *image = rq->image;
 
     if (image->build_function != NULL)
-        return err_set(e, ERR_UNSUPPORTED, "functions are not run in builds");
+        return err_set(e, ERR_UNSUPPORTED, "run_function: builds here run no functions of Python; do the same with run_commands, and files by "
+                       "add_local_file and add_local_dir with copy=True");
     if (image->n_volume_mounts > 0)
-        return err_set(e, ERR_UNSUPPORTED, "volumes are not mounted in builds");
+        return err_set(e, ERR_UNSUPPORTED, "volumes (%.60s): no volume is mounted in builds here; RUN --mount=type=cache keeps a directory from "
+                       "build to build", m_text(image->volume_mounts[0]->mount_path));
+    const M(GPUConfig) *gpu = image->gpu_config;
+    if (gpu != NULL && ((gpu->has_type && gpu->type != 0) || gpu->count > 0 || m_text(gpu->gpu_type)[0] != '\0'))
+        return err_set(e, ERR_UNSUPPORTED, "gpu: a build here has no GPUs; leave it out if the commands do not need one");
     o->no_cache = rq->force_build || rq->ignore_cache;
     if (add_bases(c, image, ref, o, e) < 0 || add_secrets(c, image, o, e) < 0 || add_registry(c, image->image_registry_config, o, e) < 0)
         return -1;

@@ -174,6 +174,22 @@ static int make(struct mcall *c, const M(MountGetOrCreateRequest) *rq, const cha
     return store_mount_put(m_store(c), ret_id, environment, name, text, clock_wall_us(), e);
 }
 
+/* Those that Modal's own service has under these names, and what a client wants them for. */
+static int find_named(struct mcall *c, const char *environment, const char *name, char id[ID_SIZE], struct err *e)
+{
+    int r = store_mount_by_name(m_store(c), environment, name, id, e);
+
+    if (r == 0 || e->code != ERR_NOT_FOUND)
+        return r;
+    if (strncmp(name, "modal-client-mount", 18) == 0)
+        return err_set(e, ERR_NOT_FOUND, "Mount '%.60s' not found: this server runs no functions, in builds (run_function) neither; do the same "
+                       "with run_commands", name);
+    if (strncmp(name, "python-build-standalone", 23) == 0)
+        return err_set(e, ERR_NOT_FOUND, "Mount '%.80s' not found: this server has no Pythons for add_python; begin with an image that has one",
+                       name);
+    return r;
+}
+
 void rpc_mount_get_or_create(struct mcall *c)
 {
     const M(MountGetOrCreateRequest) *rq = REQ(c, MountGetOrCreateRequest);
@@ -186,7 +202,7 @@ void rpc_mount_get_or_create(struct mcall *c)
     int r = m_environment(c, rq->environment_name, &env, &e);
 
     if (r == 0 && name[0] != '\0' && rq->n_files == 0)
-        r = store_mount_by_name(m_store(c), m_env_key(&env), name, id, &e);
+        r = find_named(c, m_env_key(&env), name, id, &e);
     else if (r == 0)
         r = make(c, rq, m_env_key(&env), id, hex, &e);
     if (r < 0) {

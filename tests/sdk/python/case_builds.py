@@ -1,6 +1,7 @@
 """What users of such systems reported of image builds, through the Python client; one case a report."""
 
 import concurrent.futures
+import os
 import pathlib
 import tempfile
 import time
@@ -67,6 +68,50 @@ def test_what_is_ignored():
             img = image.add_local_dir(root, "/d", ignore=["**/*.log", "dir", "node_modules"], copy=copy)
             assert output(img, "sh", "-c", "cd /d && find . -type f | sort; cat link") == (
                 "./.dockerignore\n./.env\n./Dockerfile\n./keep\n./link\n./sub/.hidden\nkeep")
+
+
+def odd(name):
+    return modal.Image.from_registry(f"{os.environ['QS_ODD']}/{name}:1")
+
+
+def texts(img, *paths):
+    sb = modal.Sandbox.create(app=app, image=img, timeout=300)
+    try:
+        return [sb.filesystem.read_text(path) for path in paths]
+    finally:
+        sb.terminate()
+
+
+def test_odd_images():
+    """UR-096: links that leave the root end at it; indexes in indexes, zstd and many layers."""
+    assert texts(odd("links"), "/x/f", "/abs/f") == ["clamped", "clamped"]
+    assert texts(odd("nested"), "/f") == ["mine"]
+    assert texts(odd("zstd"), "/f") == ["zstd"]
+    assert texts(odd("long"), "/l0", "/l64", "/l129") == ["0", "64", "129"]
+
+
+def test_images_that_are_out_for_the_host():
+    """UR-096: what is written by links stays in the image; the rest is refused, and says what is wrong."""
+    assert texts(odd("through"), "/etc/qs-through", "/tmp/qs-through", "/etc/qs-second", "/qs-absolute") == ["x", "y", "z", "a"]
+    with raises(modal.exception.Error):
+        texts(odd("through"), "/disk")
+    for name, word in (("dotdot", ".."), ("hard", ".."), ("digest", "1111111111"), ("path", "digest"), ("deep", "4 deep")):
+        with raises(modal.exception.Error, word):
+            odd(name).build(app)
+    for path in ("/etc/qs-through", "/tmp/qs-through", "/etc/qs-second", "/qs-absolute", "/tmp/qs-dotdot"):
+        assert not os.path.lexists(path), path
+
+
+def test_what_builds_do_not_do():
+    """Functions, volumes and GPUs are refused, with what to do instead."""
+    def function():
+        pass
+
+    for img, word in ((image.run_function(function), "run_function"), (image.run_commands("true", gpu="T4"), "no GPUs"),
+                      (image.run_commands("true", volumes={"/v": modal.Volume.from_id("vo-0")}), "volumes do not exist"),
+                      (modal.Image.from_registry("base", add_python="3.12"), "add_python")):
+        with raises(modal.exception.Error, word):
+            img.build(app)
 
 
 def test_working_directories_and_users():
