@@ -44,6 +44,9 @@ static void heads(void **state)
         {"GET / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", HEAD_BAD, NULL, false},
         {"GET / HTTP/1.1\r\nHost: a.test\r\nContent-Length: +1\r\n\r\n", HEAD_BAD, NULL, false},
         {"GET / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", HEAD_BAD, NULL, false},
+        {"POST / HTTP/1.0\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n", HEAD_BAD, NULL, false},
+        {"GET https://a.test/x HTTP/1.1\r\nHost: a.test\r\n\r\n", HEAD_OK, "a.test", false},
+        {"GET https://b.test/x HTTP/1.1\r\nHost: a.test\r\n\r\n", HEAD_OK, "a.test", true},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -101,6 +104,9 @@ static void requests_of_one_connection(void **state)
     assert_false(feed("CONNECT a.test:443 HTTP/1.1\r\nHost: a.test\r\n\r\n", 1000, out, &why));
     assert_int_equal(why, SCAN_METHOD);
     assert_false(feed("POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n0x1\r\n", 1000, out, &why));
+    /* Not waited for: the end of such a head would never come. */
+    assert_false(feed("GET / HTTP/1.1\nHost: a.test\n\n", 1000, out, &why));
+    assert_false(feed("GET / HTTP/1.1\nHost: a.test\n\n", 1, out, &why));
     assert_int_equal(why, SCAN_MALFORMED);
     /* An offer of HTTP/2 does not reach the server. */
     assert_true(feed("GET / HTTP/1.1\r\nHost: a.test\r\nUpgrade: h2c\r\n\r\n", 1000, out, &why));

@@ -253,6 +253,7 @@ static void injections(void **state)
     struct policy_inject basic = {.kind = POLICY_BASIC, .name = "me", .value = "$TOKEN", .with = ""};
     struct policy_inject holder = {.kind = POLICY_PLACEHOLDER, .name = "E", .value = "sk-none", .with = "$TOKEN"};
     struct policy_inject other = {.kind = POLICY_HEADER, .name = "X-Key", .value = "$OTHER", .with = ""};
+    struct policy_inject half = {.kind = POLICY_HEADER, .name = "X-Key", .value = "$NUL", .with = ""};
     struct policy_inject bad = {.kind = POLICY_HEADER, .name = "X-Key", .value = "$BAD", .with = ""};
 
     (void)state;
@@ -271,6 +272,8 @@ static void injections(void **state)
     put(&holder, false, HEAD("/", "X: sk-non\r\n"), HEAD("/", "X: sk-non\r\n"), 0);
     put(&other, false, HEAD("/", ""), NO_SECRET, 0);
     put(&bad, false, HEAD("/", ""), "the value of a secret has characters that no request may have there", 0);
+    put(&half, false, HEAD("/", ""), "the value of a secret has characters that no request may have there", 0);
+    put(&header, false, "GET / HTTP/1.0\r\nHost: a.test\r\n\r\n", "GET / HTTP/1.0\r\nHost: a.test\r\nX-Key: k top-secret&1 $\r\n\r\n", 1);
     put(&header, false, "TRACE / HTTP/1.1\r\nHost: a.test\r\n\r\n",
         "a request of this method is sent back with what was put in", 0);
 }
