@@ -70,6 +70,13 @@ def test_rules_over_requests_are_taken_as_they_are(api):
             for rule, was in zip(api.get(f"/v1/sandboxes/{sb.id}/policy").json()["rules"], POLICIES[1]["rules"], strict=True):
                 inject = [{"mode": "set", **i} for i in was.get("inject", [])]
                 assert {k: v for k, v in rule.items() if k in was} == {**was, **({"inject": inject} if inject else {})}
+            for url, method, *says in (("https://api.github.com/admin/x", "GET", "deny", "no-admin", False),
+                                       ("https://api.github.com/user", "GET", "allow", "read", True),
+                                       ("https://api.github.com/user", "POST", "deny", None, False)):
+                told = api.get(f"/v1/sandboxes/{sb.id}/policy/explain", params={"url": url, "method": method}).json()
+                assert [told[k] for k in ("action", "rule_name", "injects")] == says and told["opened"], told
+            told = api.get(f"/v1/sandboxes/{sb.id}/policy/explain", params={"url": "https://pypi.org/x"}).json()
+            assert (told["action"], told["rule_name"], told["opened"]) == ("allow", "rest", False)
     finally:
         api.delete("/v1/secrets/github")
 
