@@ -65,6 +65,40 @@ def test_replacements_of_none_leave_what_is_allowed(api, daemon, modal):
     assert after.pop("revision") == before.pop("revision") + 1 and after == before
 
 
+def test_a_secret_that_is_not_there(api, daemon, modal):
+    sb, _ = modal
+    router = Router(daemon, sb.id)
+    for secret in ("st-0000000000000000000000", "st-x"):
+        replaced = {"domain": "allowed.test", "secret_id": secret, "headers": {"X": "$TOKEN"}}
+        with pytest.raises(RouterError) as e:
+            router.TaskSetOutboundPolicy(experimental_outbound_policy={"header_replacements": [replaced]})
+        assert e.value.name == "FAILED_PRECONDITION" and secret in e.value.text
+    router.close()
+    assert body(tls(api, sb, "evil.test"))["address"] == w.EVIL
+
+
+def test_replacements_outlive_the_daemons(api, daemon, modal):
+    """They are found again in the policy on disk, and in force again without anybody's doing."""
+    sb, change = modal
+    router = Router(daemon, sb.id)
+    replaced = {"domain": "allowed.test", "headers": {"X-Key": "$$1"}}
+    router.TaskSetOutboundPolicy(experimental_outbound_policy={"header_replacements": [replaced]})
+    change(ALLOWLIST, domains=["other.test"])
+    router.close()
+    before = api.get(f"/v1/sandboxes/{sb.id}/policy").json()
+    assert [r.get("name") for r in before["rules"]] == ["outbound_domain_allowlist", "outbound_allowlist", "header_replacement"]
+    daemon.kill_role("node")
+    daemon.kill_role("egress")
+    daemon.wait_ready()
+    teach(daemon)
+    again = Router(daemon, sb.id)
+    again.TaskSetNetworkAccess(network_access={"network_access_type": ALLOWLIST, "allowed_domains": ["allowed.test"]})
+    again.close()
+    assert [(r.get("name"), r["domains"]) for r in api.get(f"/v1/sandboxes/{sb.id}/policy").json()["rules"] if "domains" in r] == [
+        ("header_replacement", ["allowed.test"]), ("outbound_domain_allowlist", ["allowed.test"]), ("header_replacement", ["allowed.test"])]
+    assert body(tls(api, sb, "allowed.test"))["fields"]["x-key"] == "$1"
+
+
 def test_what_the_call_does_not_speak_of_stays(api, modal):
     sb, change = modal
     where = f"/v1/sandboxes/{sb.id}/policy"

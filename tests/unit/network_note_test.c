@@ -102,6 +102,23 @@ static void only_what_rules_name_goes_to_egress(void **state)
     router_secrets_free(s);
 }
 
+static void what_is_not_told_yet_is_not_missing(void **state)
+{
+    Quicksand__Node__PutSecretsRequest rq = QUICKSAND__NODE__PUT_SECRETS_REQUEST__INIT;
+    static const char *const mine[] = {"TOKEN=a"};
+    struct router_secrets *s = router_secrets_new();
+
+    put(s, one, 1, mine, array_len(mine));
+    assert_false(router_secrets_are_told(s));       /* one that changed meanwhile */
+    rq.has_replace_all = rq.replace_all = true;
+    router_secrets_put(s, &rq);
+    assert_true(router_secrets_are_told(s));
+    assert_null(router_secrets_get(s, one));
+    put(s, one, 2, mine, array_len(mine));
+    assert_true(router_secrets_are_told(s));
+    router_secrets_free(s);
+}
+
 static void too_many_values_are_refused(void **state)
 {
     struct router_secrets *s = router_secrets_new();
@@ -171,6 +188,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_what_rules_name_goes_to_egress),
+        cmocka_unit_test(what_is_not_told_yet_is_not_missing),
         cmocka_unit_test(too_many_values_are_refused),
         cmocka_unit_test(what_commands_find),
     };

@@ -112,6 +112,8 @@ static int read_replacements(struct op *op, struct policy *ret, struct err *e)
         RQ(op, TaskSetExperimentalOutboundPolicyRequest)->experimental_outbound_policy;
     struct replace_list list = {.n = 0};
 
+    if (!router_secrets_are_told(op->node->router->secrets))
+        return err_set(e, ERR_UNAVAILABLE, "the node has begun and is not told of secrets yet");
     for (size_t i = 0; i < m->n_header_replacements; i++) {
         const Modal__Client__ExperimentalOutboundPolicy__HeaderReplacement *h = m->header_replacements[i];
         if (h->n_headers == 0)
@@ -122,7 +124,11 @@ static int read_replacements(struct op *op, struct policy *ret, struct err *e)
                             h->headers[k]->value != NULL ? h->headers[k]->value : "", e) < 0)
                 return -1;
     }
-    return replace_rules(&list, has_key, op->node->router->secrets, ret, e);
+    if (replace_rules(&list, has_key, op->node->router->secrets, ret, e) == 0)
+        return 0;
+    /* "Not found" is the sandbox to these clients. */
+    e->code = e->code == ERR_NOT_FOUND ? ERR_PRECONDITION : e->code;
+    return -1;
 }
 
 static int merge_replacements(struct op *op, const struct policy *now, struct policy *ret, struct err *e)

@@ -10,6 +10,7 @@
 
 struct router_secrets {
     struct map by_id;           /* id -> Secret, owned; a deleted one keeps its version */
+    bool is_told;
 };
 
 /* Its values do not stay behind in freed memory. */
@@ -62,6 +63,7 @@ void router_secrets_put(struct router_secrets *s, Quicksand__Node__PutSecretsReq
 {
     if (rq->replace_all)
         forget_all(s);
+    s->is_told = s->is_told || rq->replace_all;
     for (size_t i = 0; i < rq->n_secrets; i++)
         put(s, rq->secrets[i]);
     rq->n_secrets = 0;          /* they are ours now */
@@ -72,4 +74,9 @@ const Quicksand__Node__Secret *router_secrets_get(const struct router_secrets *s
     const Quicksand__Node__Secret *secret = map_get(&s->by_id, id);
 
     return secret != NULL && !secret->deleted ? secret : NULL;
+}
+
+bool router_secrets_are_told(const struct router_secrets *s)
+{
+    return s->is_told;
 }

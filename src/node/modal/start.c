@@ -63,6 +63,8 @@ static int add_secret(struct op *op, struct command *c, const char *id, struct e
 {
     const Secret *s = router_secrets_get(op->node->router->secrets, id);
 
+    if (s == NULL && !router_secrets_are_told(op->node->router->secrets))
+        return err_param(e, ERR_UNAVAILABLE, "secret_ids", "the node has begun and is not told of secrets yet");
     if (s == NULL)
         return err_param(e, ERR_PRECONDITION, "secret_ids", "secret %.64s is not known to this node", id);
     for (size_t i = 0; i < s->n_env; i++)

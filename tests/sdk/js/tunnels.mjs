@@ -98,7 +98,7 @@ test("a sandbox without ports has no tunnels", async () => {
     await withSandbox({}, async (sb) => assert.deepEqual(await sb.tunnels(), {}));
 });
 
-test("who may connect is a matter of addresses", { only: "0.11.1" }, async () => {
+test("who may connect is a matter of addresses", async () => {
     const params = (list) => ({ unencryptedPorts: [7777], inboundCidrAllowlist: list, command: ["python3", "-c", echo, "7777"] });
     await withSandbox(params(["127.0.0.0/8"]), async (sb) => {
         const [host, port] = (await sb.tunnels())[7777].tcpSocket;
