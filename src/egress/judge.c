@@ -1,6 +1,7 @@
 /*
  * judge.c - whether a request of an opened connection may go on, and what is put into it
  */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -69,6 +70,47 @@ static void set_origin_form(struct request *r)
     request_set_target(r, target);
 }
 
+static bool is_override(const char *name)
+{
+    static const char *const fields[] = {"x-http-method-override", "x-http-method", "x-method-override"};
+
+    for (size_t i = 0; i < array_len(fields); i++) {
+        size_t n = 0;
+        /* To many servers an underscore is the same. */
+        while (name[n] != '\0' && (name[n] == '_' ? '-' : tolower((unsigned char)name[n])) == fields[i][n])
+            n++;
+        if (name[n] == '\0' && fields[i][n] == '\0')
+            return true;
+    }
+    return false;
+}
+
+/* A server may take the method out of a field: that one has to be allowed as well. */
+static bool may_override(struct flow *f, const struct request *r, const struct asked *a, struct judged *ret)
+{
+    struct asked other = {.path = a->path};
+    struct policy_verdict v;
+    enum egress_reason reason;
+
+    for (size_t i = 0; i < r->nfields; i++) {
+        const char *value = r->fields[i].value;
+        if (!is_override(r->fields[i].name))
+            continue;
+        if (strlen(value) >= sizeof other.method) {
+            refuse(ret, 400, EGRESS_MALFORMED, "a field of the request names a method that is none");
+            return false;
+        }
+        for (size_t k = 0; k <= strlen(value); k++)
+            other.method[k] = (char)toupper((unsigned char)value[k]);
+        if (!ask(f, &other, &v, &reason)) {
+            ret->rule = v.rule;
+            refuse(ret, 403, reason, "the network policy of this sandbox does not allow the method that a field of the request names");
+            return false;
+        }
+    }
+    return true;
+}
+
 void judge_request(struct flow *f, struct request *r, struct asked *a, struct judged *ret)
 {
     const char *path = request_path(r);
@@ -93,7 +135,7 @@ void judge_request(struct flow *f, struct request *r, struct asked *a, struct ju
     ret->rule = v.rule;
     if (!may)
         refuse(ret, 403, reason, "the network policy of this sandbox does not allow the request");
-    else if (v.logged >= 0)
+    else if (may_override(f, r, a, ret) && v.logged >= 0)
         box_note_request(f, v.logged, &(struct request_about){.method = a->method, .path = a->path});
 }
 
