@@ -86,7 +86,8 @@ class Clouds:
 
     def options(self):
         """Of the daemon."""
-        return {"registry_insecure": f"{self.aws.host} {self.ecr.host} {self.google.host} {self.odd.host}", "registry_ecr_endpoint": self.aws.url}
+        return {"registry_insecure": f"{self.aws.host} {self.ecr.host} {self.google.host} {self.odd.host}", "registry_ecr_endpoint": self.aws.url,
+                "build_network": "open 127.0.0.1"}
 
     def env(self):
         """Of the client programs."""

@@ -88,6 +88,16 @@ test("an image under way is waited for by everybody", async () => {
     assert.equal(new Set(made.map((m) => m.imageId)).size, 1);
 });
 
+test("files from elsewhere", async () => {
+    const host = process.env.QS_ODD;
+    const img = image.dockerfileCommands([`ADD --chmod=644 http://${host}/v2/zstd/manifests/1 /m/`]);
+    assert.match(await output(img, "sh", "-c", "stat -c %a /m/1; cat /m/1"), /^644\n\{"schemaVersion": 2/);
+    const sum = `--checksum=sha256:${"0".repeat(64)}`;
+    await rejects(image.dockerfileCommands([`ADD ${sum} http://${host}/v2/zstd/manifests/1 /m`]).build(app), null, /the checksum is not that/);
+    await rejects(image.dockerfileCommands([`ADD http://127.0.0.2:${host.split(":")[1]}/x /m`]).build(app), null, /network policy/);
+    await rejects(image.dockerfileCommands(["ADD https://example.com/a.git /m"]).build(app), null, /git are not fetched/);
+});
+
 test("a registry of Amazon", async () => {
     const ref = `${process.env.QS_ECR}/team/js-${version}-${generation}:1`;
     const keys = { AWS_ACCESS_KEY_ID: process.env.QS_ECR_KEY, AWS_REGION: "eu-west-1" };
