@@ -10,6 +10,8 @@
 
 #define CHUNK (64 * 1024)
 #define RECORD (16 * 1024)      /* at once: what OpenSSL's buffers grow to stays in use */
+#define FEEDS 16                /* of one read: then others have their turn */
+#define MOST (1024 * 1024)      /* queued: more only of who asks OpenSSL for answers that it does not read */
 #define KEPT (4 * 1024)         /* of a queue that is empty */
 
 static uint8_t chunk[RECORD + 1024];
@@ -195,7 +197,7 @@ ssize_t end_read(struct end *d, void *p, size_t n)
 
     if (d->ssl == NULL)
         return read_plain(d, p, n);
-    for (;;) {
+    for (int feeds = 0;; feeds++) {
         ERR_clear_error();
         if (SSL_read_ex(d->ssl, p, n, &got) == 1)
             return (ssize_t)got;
@@ -209,7 +211,9 @@ ssize_t end_read(struct end *d, void *p, size_t n)
             ERR_clear_error();
             return -EPROTO;
         }
-        ssize_t fed = feed_tls(d);
+        if (end_queued(d) > MOST)
+            return -ENOBUFS;
+        ssize_t fed = feeds < FEEDS ? feed_tls(d) : -EAGAIN;
         if (fed == 0)
             d->is_unclean = true;
         if (fed <= 0)

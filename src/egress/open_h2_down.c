@@ -172,10 +172,12 @@ static int on_data(nghttp2_session *s, uint8_t flags, int32_t id, const uint8_t 
         return 0;
     }
     struct redact *words = words_of(st);
-    if (words != NULL)
+    if (words != NULL) {
         redact_feed(words, p, n, &st->down.data);
-    else
+        redact_pause(words, &st->down.data);
+    } else {
         (void)buf_add(&st->down.data, p, n);
+    }
     st->down.owed += n;
     (void)nghttp2_session_resume_data(h->client, st->client);
     return 0;

@@ -69,26 +69,37 @@ void redact_text(const struct redact *r, char *p, size_t n)
     blacken(p, n, black);
 }
 
-/* How many of the last bytes may be the begin of a word. */
-static size_t open_end(const struct redact *r, const char *p, size_t n)
+/* How many of the last bytes may be the begin of a word, and how many of them have to wait. */
+static size_t open_end(const struct redact *r, const char *p, size_t n, size_t *ret_waits)
 {
     size_t most = 0;
 
+    *ret_waits = 0;
     for (size_t i = 0; i < r->n; i++) {
-        size_t len = strlen(r->words[i]) - 1;
-        for (len = len < n ? len : n; len > most; len--)
-            if (memcmp(p + n - len, r->words[i], len) == 0)
-                most = len;
+        size_t len = strlen(r->words[i]) - 1, half = len / 2 + 1, least = half > REDACT_HINT ? half : REDACT_HINT;
+        for (len = len < n ? len : n; len > *ret_waits; len--) {
+            if (memcmp(p + n - len, r->words[i], len) != 0)
+                continue;
+            most = len > most ? len : most;
+            *ret_waits = len >= least ? len : *ret_waits;
+        }
     }
     return most;
 }
 
-static void put(struct redact *r, size_t n, struct buf *out)
+/* What did not go on of the first n bytes; all but the last `kept` are forgotten. */
+static void put(struct redact *r, size_t n, size_t kept, struct buf *out)
 {
-    blacken(r->held.data, n, r->black.data);
-    (void)buf_add(out, r->held.data, n);
-    buf_drop(&r->held, n);
-    buf_drop(&r->black, n);
+    size_t gone = r->held.len - kept;
+
+    if (n > r->shown) {
+        blacken(r->held.data + r->shown, n - r->shown, r->black.data + r->shown);
+        (void)buf_add(out, r->held.data + r->shown, n - r->shown);
+        r->shown = n;
+    }
+    r->shown -= gone;
+    buf_drop(&r->held, gone);
+    buf_drop(&r->black, gone);
 }
 
 void redact_feed(struct redact *r, const void *p, size_t n, struct buf *out)
@@ -99,11 +110,20 @@ void redact_feed(struct redact *r, const void *p, size_t n, struct buf *out)
     (void)buf_add(&r->held, p, n);
     (void)buf_add(&r->black, none, n);
     mark(r, r->held.data, r->held.len, r->black.data);
-    put(r, r->held.len - open_end(r, r->held.data, r->held.len), out);
+    size_t waits, kept = open_end(r, r->held.data, r->held.len, &waits);
+    put(r, r->held.len - kept, kept, out);
+}
+
+void redact_pause(struct redact *r, struct buf *out)
+{
+    size_t waits;
+
+    (void)open_end(r, r->held.data, r->held.len, &waits);
+    put(r, r->held.len - waits, r->held.len, out);
 }
 
 void redact_end(struct redact *r, struct buf *out)
 {
     if (r->held.len > 0)
-        put(r, r->held.len, out);
+        put(r, r->held.len, 0, out);
 }

@@ -198,6 +198,22 @@ static void end_words(struct response *r, struct buf *out, bool as_chunk)
         (void)buf_add(out, body.data, body.len);
 }
 
+/* Nothing more is here for now. */
+static void pause_words(struct response *r, struct buf *out)
+{
+    bool as_chunk = r->state == RESPONSE_SIZE || r->state == RESPONSE_CHUNK || r->state == RESPONSE_CHUNK_END;
+    auto_buf body = {0};
+
+    if (r->words == NULL || (!as_chunk && r->state != RESPONSE_LENGTH && r->state != RESPONSE_TO_EOF && r->state != RESPONSE_OPAQUE))
+        return;
+    buf_init(&body, SIZE_MAX / 2);
+    redact_pause(r->words, &body);
+    if (as_chunk)
+        put_chunk(out, &body);
+    else
+        (void)buf_add(out, body.data, body.len);
+}
+
 static void put_body(struct response *r, const uint8_t *p, size_t n, struct buf *out, bool as_chunk)
 {
     auto_buf body = {0};
@@ -309,6 +325,7 @@ ssize_t response_feed(struct response *r, const uint8_t *p, size_t n, struct buf
         }
         at += used;
     }
+    pause_words(r, out);
     return (ssize_t)at;
 }
 

@@ -97,6 +97,19 @@ def test_more_values_than_can_be_blackened(api, server, secret):
         api.delete("/v1/secrets/many")
 
 
+@pytest.mark.parametrize("alike", [True, False])
+def test_what_waits_does_not_tell_how_a_value_begins(api, server, secret, alike):
+    """A program that has its own bytes sent back would guess a value byte by byte, if only what begins so were kept back."""
+    guesses = [VALUE[:n] if alike else "x" * n for n in range(1, len(VALUE) // 2)]
+    fields = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Key": "x"}
+    with api.sandbox(network=policy({**HEADER, "redact": True})) as sb:
+        answers = talks(api, sb, [spec([head("/ws", **fields), guess], turns=True, timeout=10) for guess in guesses])
+        assert [a["out"][1:] for a in answers] == [[guess] for guess in guesses]
+        # The rest of it does not come, whole or behind such a piece.
+        (answer,) = talks(api, sb, [spec([head("/ws", **fields), VALUE[:5], VALUE[5:] + "."], turns=True)])
+        assert answer["out"][1:] == [VALUE[:5], "*" * (len(VALUE) - 5) + "."]
+
+
 # --- egress itself
 
 

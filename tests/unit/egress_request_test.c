@@ -136,6 +136,35 @@ static void words_are_blackened(void **state)
 }
 
 /* Fed byte by byte or at once, to its end; the bytes used. */
+/* What comes in pieces with pauses is shown up to the first half, and the rest of it blackened. */
+static void pauses(void **state)
+{
+    static const char text[] = "x 0123456789abcdefghij y 0123456789a";
+    size_t n = sizeof text - 1;
+
+    (void)state;
+    for (size_t cut = 0; cut <= n; cut++) {
+        struct redact r;
+        auto_buf out = {0};
+        buf_init(&out, 4096);
+        redact_init(&r);
+        redact_word(&r, "0123456789abcdefghij");
+        redact_word(&r, "hij y");
+        redact_feed(&r, text, cut, &out);
+        redact_pause(&r, &out);
+        size_t begun = cut > 2 && cut < 22 ? cut - 2 : cut > 25 ? cut - 25 : 0;
+        assert_int_equal(out.len, begun >= 10 ? cut - begun : cut);
+        redact_feed(&r, text + cut, n - cut, &out);
+        redact_pause(&r, &out);
+        redact_end(&r, &out);
+        char want[] = "x ******************** y 0123456789a";
+        if (begun < 10 && cut < 22)
+            memcpy(want + 2, text + 2, begun);
+        assert_string_equal(buf_str(&out), want);
+        redact_done(&r);
+    }
+}
+
 static ssize_t answer(const char *text, size_t step, struct redact *words, bool is_head, struct buf *out)
 {
     struct response r;
@@ -286,6 +315,7 @@ int main(void)
         cmocka_unit_test(signatures),
         cmocka_unit_test(signature_replaced),
         cmocka_unit_test(words_are_blackened),
+        cmocka_unit_test(pauses),
         cmocka_unit_test(injections),
         cmocka_unit_test(responses),
         cmocka_unit_test(responses_are_blackened),
