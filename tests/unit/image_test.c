@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -13,9 +14,9 @@
 #include "base/image_ref.h"
 #include "base/mem.h"
 #include "image/address.h"
+#include "image/ecr.h"
 #include "image/fetch.h"
 #include "image/manifest.h"
-#include "image/ecr.h"
 #include "image/registry_auth.h"
 
 #define DIGEST_A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -205,6 +206,70 @@ static void test_answers_of_amazon(void **state)
         assert_int_equal(ecr_answer_read(bad[i], strlen(bad[i]), 99.5, &password, &e), -1);
 }
 
+static void test_pull_messages(void **state)
+{
+    struct image_pull m = {.ref = "a/b:1", .auth = IMAGE_AUTH_AWS, .user = "AKIA", .password = "p", .session = "s", .region = "eu-west-1", .max_bytes = 7};
+    struct image_pull got;
+    uint8_t out[1024];
+    size_t n = image_pull_encode(&m, out, sizeof out);
+
+    assert_true(n > 0);
+    assert_int_equal(image_pull_decode(&got, out, n), 0);
+    assert_memory_equal(&got, &m, sizeof m);
+    assert_true(image_pull_decode(&got, out, n - 1) < 0);
+    m.auth = IMAGE_AUTH_MAX_;
+    n = image_pull_encode(&m, out, sizeof out);
+    assert_true(image_pull_decode(&got, out, n) < 0);
+}
+
+static int fetch_decoded(const struct image_fetch *m)
+{
+    struct image_fetch got;
+    uint8_t out[4096];
+    size_t n = image_fetch_encode(m, out, sizeof out);
+
+    assert_true(n > 0);
+    if (image_fetch_decode(&got, out, n) < 0)
+        return -1;
+    assert_string_equal(got.url, m->url);
+    assert_string_equal(got.name, m->name);
+    assert_string_equal(got.checksum, m->checksum);
+    assert_string_equal(got.known, m->known);
+    assert_int_equal(got.max_bytes, m->max_bytes);
+    assert_int_equal(got.timeout_s, m->timeout_s);
+    assert_int_equal(got.policy_len, m->policy_len);
+    assert_memory_equal(got.policy, m->policy, m->policy_len);
+    return 0;
+}
+
+static void test_fetch_messages(void **state)
+{
+    static const char *const bad[] = {"", ".", "..", "a/b", "/"};
+    struct image_fetch m = {.url = "https://example.com/x", .name = "x", .max_bytes = 1, .timeout_s = 1, .policy = "p", .policy_len = 1};
+
+    assert_int_equal(fetch_decoded(&m), 0);
+    memset(m.checksum, 'a', 64);
+    memset(m.known, '1', 64);
+    assert_int_equal(fetch_decoded(&m), 0);
+    m.known[63] = '/';
+    assert_int_equal(fetch_decoded(&m), -1);
+    m.known[0] = '\0';
+    m.checksum[0] = 'A';
+    assert_int_equal(fetch_decoded(&m), -1);
+    m.checksum[0] = '\0';
+    for (size_t i = 0; i < array_len(bad); i++) {
+        (void)snprintf(m.name, sizeof m.name, "%s", bad[i]);
+        assert_int_equal(fetch_decoded(&m), -1);
+    }
+    (void)snprintf(m.name, sizeof m.name, "...");
+    assert_int_equal(fetch_decoded(&m), 0);
+    m.max_bytes = 0;
+    assert_int_equal(fetch_decoded(&m), -1);
+    m.max_bytes = 1;
+    m.timeout_s = 0;
+    assert_int_equal(fetch_decoded(&m), -1);
+}
+
 static bool is_private(const char *text)
 {
     struct sockaddr_in6 in6 = {.sin6_family = AF_INET6};
@@ -261,7 +326,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_references), cmocka_unit_test(test_names),      cmocka_unit_test(test_manifests),
-        cmocka_unit_test(test_configurations), cmocka_unit_test(test_challenges), cmocka_unit_test(test_registries_of_amazon), cmocka_unit_test(test_answers_of_amazon), cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_configurations), cmocka_unit_test(test_challenges), cmocka_unit_test(test_registries_of_amazon), cmocka_unit_test(test_answers_of_amazon), cmocka_unit_test(test_pull_messages), cmocka_unit_test(test_fetch_messages), cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_plan),
     };
 
