@@ -107,8 +107,9 @@ int fd_set_nonblock(int fd, bool on)
 
     if (flags < 0)
         return -errno;
-    flags = on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
-    return fcntl(fd, F_SETFL, flags) < 0 ? -errno : 0;
+    if (((flags & O_NONBLOCK) != 0) == on)
+        return 0;
+    return fcntl(fd, F_SETFL, flags ^ O_NONBLOCK) < 0 ? -errno : 0;
 }
 
 int fd_set_cloexec(int fd, bool on)

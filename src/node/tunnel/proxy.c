@@ -502,7 +502,6 @@ void visit_start(struct node *n, int fd, const struct sockaddr *peer, struct net
     if (v->next != NULL)
         v->next->link = &v->next;
     n->visits = v;
-    net_socket_tune(fd);
     v->timer = loop_timer_new(n->loop, on_timer, v);
     loop_timer_set(v->timer, HEAD_MS);
     v->side[CLIENT] = net_conn_new(n->loop, fd, tls, &ops, v);
