@@ -7,7 +7,8 @@
  *        netload setup ADDRESS PORT COUNT       from the connect to the answer to a first request, again and again
  * The last two print the median and the 99th percentile in microseconds. Options of the last four: -g FILE, bytes that are
  * sent before all else and that the server throws away: the greeting of TLS, by whose name a proxy decides; -t NAME, TLS with
- * that name asked for; -H LINE, a line more in requests; -a N, stays on that processor. -w: requests without that line are refused, which ends the client.
+ * that name asked for; -H LINE, a line more in requests; -a N, stays on that processor and goes before all else there. -w:
+ * requests without that line are refused, which ends the client.
  * Runs on the host and in sandboxes; started by net.py.
  */
 #include <sched.h>
@@ -118,12 +119,13 @@ static void sample(bool is_setup, size_t n)
 
 static void stay_on(const char *processor)
 {
+    const struct sched_param first = {.sched_priority = 1};
     cpu_set_t set;
 
     CPU_ZERO(&set);
     CPU_SET(strtoul(processor, NULL, 10), &set);
-    if (sched_setaffinity(0, sizeof set, &set) < 0)
-        die("sched_setaffinity");
+    if (sched_setaffinity(0, sizeof set, &set) < 0 || sched_setscheduler(0, SCHED_FIFO, &first) < 0)
+        die("stay on a processor");
 }
 
 static int usage(void)

@@ -142,54 +142,85 @@ def hello(name):
     return out.read()
 
 
-def join_group(pid, of):
-    """Into the group that the scheduler knows `of` by: with the same weight against all else."""
-    for line in pathlib.Path(f"/proc/{of}/cgroup").read_text().splitlines():
+def groups_of(pid):
+    """The control groups by which the scheduler weighs a process, as files to write processes to; in v1 with that of the root."""
+    for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
             continue
-        for procs in (pathlib.Path(f"/sys/fs/cgroup/{d}{path}/cgroup.procs") for d in {controllers, "cpu", "unified", ""}):
-            if path != "/" and procs.exists():
-                procs.write_text(str(pid))
+        for top in {controllers, "cpu"} if controllers else {"unified", ""}:
+            if (procs := pathlib.Path(f"/sys/fs/cgroup/{top}{path}/cgroup.procs")).exists():
+                yield procs, pathlib.Path(f"/sys/fs/cgroup/{top}/cgroup.procs") if controllers else None
+                break
 
 
 class World:
     def __init__(self):
         self.home = self.daemon = self.haproxy = None
+        self.processes = []
 
-    def ends(self):
-        """The servers, outside and in sandboxes."""
-        ours = {pid for pid, _ in self.daemon.own_processes()}
-        return [pid for pid, exe in self.daemon.processes() if exe == str(NETLOAD) or (pid in ours and exe.endswith("/netload"))]
+    def serve(self, prefix, *words):
+        p = subprocess.Popen([*prefix, NETLOAD, "serve", *map(str, words)], stdout=subprocess.PIPE)
+        self.processes.append(p)
+        assert p.stdout.readline() == b"ready\n"
 
-    @contextlib.contextmanager
-    def pinned(self):
-        """The ends on the first processor, as clients with -a 0 are, and what stands between them on the second."""
-        if os.cpu_count() < 2:
-            yield []
-            return
-        lib = str(self.daemon.lib_dir)
-        between = [pid for pid, exe in self.daemon.own_processes() if exe.startswith(lib)] + [self.haproxy.pid]
-        where = [(pid, {0}) for pid in self.ends()] + [(pid, {1}) for pid in between]
-        all_of_them = os.sched_getaffinity(0)
-        self.place(where)
-        try:
-            yield ["-a", 0]
-        finally:
-            self.place([(pid, all_of_them) for pid, _ in where])
-
-    @staticmethod
-    def place(where):
-        for pid, processors in where:
-            with contextlib.suppress(OSError):      # it has ended
-                for task in os.listdir(f"/proc/{pid}/task"):
-                    os.sched_setaffinity(int(task), processors)
+    def process_of(self, command):
+        """Of a sandbox of this daemon, with this command line."""
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            for pid, _ in self.daemon.own_processes():
+                with contextlib.suppress(OSError):
+                    if pathlib.Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip() == command:
+                        return pid
+            time.sleep(0.02)
+        raise RuntimeError(f"{command} does not run")
 
     def haproxy_pids(self):
         return [self.haproxy.pid]
 
     def egress_pids(self):
         return self.daemon.pids("egress")
+
+    def ends(self):
+        return [pid for pid, exe in self.daemon.processes() if exe == str(NETLOAD)]
+
+    @contextlib.contextmanager
+    def pinned(self):
+        """
+        The ends on the first processor, as clients with -a 0 are, and what stands between them on the second; all of them before
+        whatever else the machine does.
+        """
+        if os.cpu_count() < 2:
+            yield []
+            return
+        names = ("quicksand-egress", "quicksand-node", "quicksand-monitor")
+        between = [pid for pid, exe in self.daemon.own_processes() if os.path.basename(exe) in names] + [self.haproxy.pid]
+        groups = {pid: list(groups_of(pid)) for pid in between}
+        for pid, of in groups.items():      # in v1 a group has no real time unless it is given some
+            self.move(pid, [root for _, root in of if root is not None])
+        where = [(pid, {0}) for pid in self.ends()] + [(pid, {1}) for pid in between]
+        all_of_them = os.sched_getaffinity(0)
+        self.place(where, os.SCHED_FIFO, 1)
+        try:
+            yield ["-a", 0]
+        finally:
+            self.place([(pid, all_of_them) for pid, _ in where], os.SCHED_OTHER, 0)
+            for pid, of in groups.items():
+                self.move(pid, [own for own, _ in of])
+
+    @staticmethod
+    def move(pid, groups):
+        for procs in groups:
+            with contextlib.suppress(ProcessLookupError):
+                procs.write_text(str(pid))
+
+    @staticmethod
+    def place(where, policy, priority):
+        for pid, processors in where:
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+                for task in os.listdir(f"/proc/{pid}/task"):
+                    os.sched_setaffinity(int(task), processors)
+                    os.sched_setscheduler(int(task), policy, os.sched_param(priority))
 
 
 @contextlib.contextmanager
@@ -199,7 +230,8 @@ def world(build):
     made = World()
     made.home = home = qsdaemon.make_dir("qs-bench-net-")
     home.chmod(0o755)
-    processes = [make_cable()]
+    processes = made.processes
+    processes.append(make_cable())
     try:
         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         s.bind((NEAR, 5353))
@@ -207,18 +239,18 @@ def world(build):
         make_certificates(home)
         (home / "hello").write_bytes(hello(NAME))
         secure = ["-c", home / "cert.pem", "-k", home / "key.pem"]
-        for argv in ([NETLOAD, "serve", "0.0.0.0", str(PORT)], [NETLOAD, "serve", "0.0.0.0", str(PORT_TLS), *secure],
-                     far(NETLOAD, "serve", FAR, PORT), far(NETLOAD, "serve", FAR, PORT_TLS, *secure, "-w", LINE)):
-            p = subprocess.Popen(argv, stdout=subprocess.PIPE)
-            processes.append(p)
-            assert p.stdout.readline() == b"ready\n"
+        made.serve([], "0.0.0.0", PORT)
+        made.serve([], "0.0.0.0", PORT_TLS, *secure)
+        made.serve(far(), FAR, PORT)
+        made.serve(far(), FAR, PORT_TLS, *secure, "-w", LINE)
         made.haproxy = start_haproxy(home)
         processes.append(made.haproxy)
-        made.daemon = qsdaemon.Daemon(build, egress_dns=f"{NEAR}:5353", log_level="warn", tunnel_domain=DOMAIN,
+        made.daemon = qsdaemon.Daemon(build, egress_dns=f"{NEAR}:5353", egress_ca=home / "ca.pem", log_level="warn", tunnel_domain=DOMAIN,
                                       tunnel_listen=f"0.0.0.0:{TUNNELS}-{TUNNELS + 20}")
         made.daemon.start()
         made.daemon.import_base()
-        join_group(made.haproxy.pid, made.daemon.pids("egress")[0])
+        # The same weight against all else.
+        made.move(made.haproxy.pid, [own for own, _ in groups_of(made.daemon.pids("egress")[0])])
         yield made
     finally:
         for p in reversed(processes):
