@@ -4,7 +4,7 @@ The network's benchmarks: egress and tunnels beside a direct connection and Debi
 
     unshare --net bench/net.py BUILD RESULTS.json       (bench/run does so)
 
-Every contender is a way from a client to a server, and goes through as many hops: sandbox -> egress -> server beside host -> haproxy
+Every contender is a way from a client to a server, and goes through as many hops: a sandbox's network -> egress -> server beside host -> haproxy
 -> server. Rounds are interleaved: each has one sample of every contender, in turns that change, and what is compared was measured
 in the same round. Adds its rows to RESULTS.json, if it is there. QUICK=1: fewer rounds, less data. How to read the rows:
 bench/README.md.

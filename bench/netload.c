@@ -9,7 +9,7 @@
  * sent before all else and that the server throws away: the greeting of TLS, by whose name a proxy decides; -t NAME, TLS with
  * that name asked for; -H LINE, a line more in requests; -a N, stays on that processor and goes before all else there. -w:
  * requests without that line are refused, which ends the client.
- * Runs on the host and in sandboxes; started by net.py.
+ * Started by net.py, on the host and in the networks of sandboxes.
  */
 #include <sched.h>
 #include <signal.h>
