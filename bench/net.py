@@ -4,9 +4,9 @@ The network's benchmarks: egress and tunnels beside a direct connection and Debi
 
     unshare --net bench/net.py BUILD RESULTS.json       (bench/run does so)
 
-Every contender is a way from a client to a server, and goes through as many hops: a sandbox's network -> egress -> server beside host -> haproxy
--> server. Rounds are interleaved: each has one sample of every contender, in turns that change, and what is compared was measured
-in the same round. Adds its rows to RESULTS.json, if it is there. QUICK=1: fewer rounds, less data. How to read the rows:
+Every contender is a way from a client to a server, and goes through as many hops: a sandbox's network -> egress -> server beside
+host -> haproxy -> server. Rounds are interleaved: each has one sample of every contender, in turns that change, and what is
+compared was measured in the same round. Adds its rows to RESULTS.json, if it is there. QUICK=1: fewer rounds, less data. How to read the rows:
 bench/README.md.
 """
 
@@ -25,9 +25,9 @@ sys.path.insert(0, str(TOP / "bench"))
 import networld as w  # noqa: E402
 
 QUICK = bool(os.environ.get("QUICK"))
-ROUNDS = 5 if QUICK else 11
-BYTES = (64 if QUICK else 192) << 20
-SHAPED_ROUNDS = 3 if QUICK else 5
+ROUNDS = 5 if QUICK else 9
+BYTES = (64 if QUICK else 128) << 20
+SHAPED_ROUNDS = 3
 SHAPED_BYTES = 48 << 20         # nearly half a second
 ROUND_TRIPS = 300
 SETUPS = 60
