@@ -1,5 +1,5 @@
 /*
- * egress_fuzz.c - what egress reads of strangers: ClientHello, HTTP heads, DNS queries, policies
+ * egress_fuzz.c - what egress reads of strangers: ClientHello, HTTP heads, responses, DNS queries, policies
  *
  * The first byte chooses. A name that comes out is one that a host can have, and no function looks past the end.
  */
@@ -12,6 +12,7 @@
 #include "egress/dns_wire.h"
 #include "egress/head.h"
 #include "egress/hello.h"
+#include "egress/response.h"
 #include "ipc/egress_proto.h"
 #include "ipc/policy_wire.h"
 
@@ -80,6 +81,53 @@ static void scans(const uint8_t *p, size_t n)
         abort();
 }
 
+static bool respond(const uint8_t *p, size_t n, size_t piece, const char *word, struct buf *out)
+{
+    struct response r;
+    struct redact words;
+    ssize_t used = 0;
+
+    redact_init(&words);
+    if (word != NULL)
+        redact_word(&words, word);
+    response_init(&r);
+    response_begin(&r, false, n % 2 != 0, word != NULL ? &words : NULL);
+    for (size_t at = 0; at < n && used >= 0 && r.state != RESPONSE_DONE; at += (size_t)used) {
+        size_t part = n - at < piece ? n - at : piece;
+        used = response_feed(&r, p + at, part, out);
+        if (used > (ssize_t)part || (used >= 0 && (size_t)used < part && r.state != RESPONSE_DONE))
+            abort();
+    }
+    bool ok = used >= 0 && (r.state == RESPONSE_DONE || response_eof(&r, out));
+    response_done(&r);
+    redact_done(&words);
+    return ok;
+}
+
+/* Cut in pieces or not, the same comes out; of a word never all. */
+static void responses(const uint8_t *p, size_t n)
+{
+    static const char word[] = "word-word-words-w";
+    struct buf out[4];
+    bool ok[4];
+
+    for (int i = 0; i < 4; i++) {
+        buf_init(&out[i], SIZE_MAX / 2);
+        ok[i] = respond(p, n, i % 2 == 0 ? n : 1, i < 2 ? NULL : word, &out[i]);
+    }
+    if (ok[0] != ok[1] || (ok[0] && (out[0].len != out[1].len || memcmp(out[0].data, out[1].data, out[0].len) != 0)))
+        abort();
+    if (ok[2] != ok[3] || (ok[2] && !ok[0]))
+        abort();
+    for (int i = 2; i < 4; i++)
+        if (out[i].len > 0 && memmem(out[i].data, out[i].len, word, strlen(word)) != NULL)
+            abort();
+    buf_done(&out[0]);
+    buf_done(&out[1]);
+    buf_done(&out[2]);
+    buf_done(&out[3]);
+}
+
 static void dns(const uint8_t *p, size_t n)
 {
     struct dns_query q;
@@ -130,7 +178,7 @@ static void policy(const uint8_t *p, size_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const targets[])(const uint8_t *, size_t) = {hello, head, scans, dns, policy, path};
+    static void (*const targets[])(const uint8_t *, size_t) = {hello, head, scans, dns, policy, path, responses};
 
     if (size < 1)
         return 0;

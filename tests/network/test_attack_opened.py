@@ -3,12 +3,13 @@ Attacks on opened connections: on what rules over requests say, on values that a
 """
 
 import json
+import time
 
 import pytest
 
 import qsdaemon
 import teller as t
-from opened import HEADER, VALUE, ask, field, head, last_denial, policy, rule, spec, talk, talks, text, told
+from opened import HEADER, VALUE, ask, field, head, last_denial, network, policy, rule, spec, talk, talks, text, told
 
 OPEN = {"name": "open", "domains": ["allowed.test"], "methods": ["GET"]}
 NO_ADMIN = {"name": "no-admin", "action": "deny", "domains": ["allowed.test"], "paths": ["/admin/*"]}
@@ -187,3 +188,49 @@ def test_changes_of_keys_without_end(api, daemon, server):
         print(out)
         assert int(out) > 10
         assert memory_kb(daemon) - before < (200 << 10 if "asan" in qsdaemon.build_dir().name else 8 << 10)
+
+
+STALLS = r"""
+import resource, socket, ssl, struct, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+port, count = int(sys.argv[1]), int(sys.argv[2])
+incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+greeting = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="allowed.test")
+try:
+    greeting.do_handshake()
+except ssl.SSLWantReadError:
+    pass
+hello = outgoing.read()
+kept = []
+for i in range(count):
+    try:
+        s = socket.create_connection(("allowed.test", port), timeout=20)
+        s.sendall(hello if i % 2 else hello[:40])       # half of them not even to the end of the greeting
+        kept.append(s)
+    except OSError:
+        pass
+print(len(kept), flush=True)
+time.sleep(float(sys.argv[3]))
+"""
+
+
+def test_greetings_that_stop(api, daemon, server):
+    """As many connections as a sandbox may have stand in the middle of TLS: a neighbour goes on, and they end by themselves."""
+    with api.sandbox(network=policy(OPEN)) as sb, api.sandbox(network=policy(OPEN)) as other:
+        assert ask(api, other, head())[0][0] == 200
+        before = memory_kb(daemon, "VmRSS")
+        r = api.post(f"/v1/sandboxes/{sb.id}/execs", json={"command": ["python3", "-uc", STALLS, str(t.TLS), "1200", "120"]})
+        assert r.status_code == 201, r.text
+        base = f"/v1/sandboxes/{sb.id}/execs/{r.json()['id']}"
+        end = time.monotonic() + 120
+        while "\n" not in api.get(base + "/stdout", params={"follow": "false"}).text and time.monotonic() < end:
+            assert ask(api, other, head())[0][0] == 200
+        state = network(api, sb)
+        assert state["connections_open"] <= 1024 and ask(api, other, head())[0][0] == 200
+        print("flows", state["connections_open"], "memory", memory_kb(daemon, "VmRSS") - before)
+        # A connection that stands still costs what a greeting costs.
+        assert memory_kb(daemon, "VmRSS") - before < 1024 * (400 if "asan" in qsdaemon.build_dir().name else 160)
+        while network(api, sb)["connections_open"] > 0:
+            assert time.monotonic() < end + 120
+            time.sleep(0.5)
+        assert ask(api, sb, head())[0][0] == 200
