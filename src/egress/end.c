@@ -10,7 +10,7 @@
 
 #define CHUNK (64 * 1024)
 #define RECORD (16 * 1024)      /* at once: what OpenSSL's buffers grow to stays in use */
-#define FEEDS 16                /* of one read: then others have their turn */
+#define FEEDS 2                 /* of one read: then others have their turn */
 #define MOST (1024 * 1024)      /* queued: more only of who asks OpenSSL for answers that it does not read */
 #define KEPT (4 * 1024)         /* of a queue that is empty */
 
