@@ -2,6 +2,7 @@
 Pulling images from a registry of Debian's packages: forms of layers, platforms, digests, whiteouts, names.
 """
 
+import os
 import time
 
 import pytest
@@ -134,6 +135,19 @@ def test_the_same_image_at_once(images, registry, image_daemon):
     assert {images.get(op["image"])["size_bytes"] for op in got} == {12 * 300_000}
     left = {p.name.split(".")[0] for p in (image_daemon.data_dir / "layers/.blobs").iterdir()}
     assert images.staged() == [] and not left & {layer["digest"].split(":")[1] for layer in image.layers}
+
+
+def test_parts_that_nobody_continues_go_after_a_day(images, registry, image_daemon):
+    image = Image([tar_of({"f": b"after a day"})])
+    registry.push(image, "parts:1", skopeo=False)
+    images.pull(f"{registry.host}/parts:1")
+    parts = [image_daemon.data_dir / "layers/.blobs" / (letter * 64 + ".part") for letter in "ab"]
+    for part, hours in zip(parts, (23, 25), strict=True):
+        part.write_bytes(b"begun")
+        os.utime(part, (time.time() - hours * 3600,) * 2)
+    images.pull(f"{registry.host}/parts:1", refresh=True)
+    assert [part.exists() for part in parts] == [True, False]
+    parts[0].unlink()
 
 
 def test_a_mirror(images, registry):

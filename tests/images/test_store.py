@@ -2,6 +2,7 @@
 What the store keeps: results of build steps and uploads for builds, what a collection of garbage says of them beforehand, and their end.
 """
 
+import os
 import sqlite3
 import time
 import uuid
@@ -78,25 +79,45 @@ def test_an_upload_serves_one_build(images, image_daemon):
     error(begin(images, text, context="0" * 64), 404, "not_found", "context")
 
 
-@pytest.fixture
-def broken(hostile):
-    """A registry with an image whose last layer is not what its digest says."""
-    server = Hostile(hostile)
-    server.image = Image([tar_of({"good": uuid.uuid4().bytes * 5000}), tar_of({"bad": uuid.uuid4().bytes})])
+def break_off(server):
+    """An image whose last layer is not what its digest says, and comes to its end when the first one is unpacked."""
+    server.image = Image([tar_of({"good": uuid.uuid4().bytes * 5000}), tar_of({"bad": os.urandom(100_000)})])
     last = server.image.layers[1]["digest"]
     server.override[last] = bytes(len(server.image.blobs[last]))
-    yield server
-    server.stop()
 
 
 def good_layer(images, server):
-    """Pulled until the bad one came, and the good one is there."""
+    """The layer that a pull leaves which broke off at another one."""
     at = images.daemon.data_dir / "layers" / server.image.diff_ids[0].split(":")[1]
-    give_up = time.monotonic() + 60
-    while not at.exists():              # which of both comes first is open
-        images.pull_fails(f"{server.host}/broken/image:1", "invalid_argument", "digest")
-        assert time.monotonic() < give_up
+    last = server.image.layers[1]["digest"]
+
+    def drip(rq, digest, blob):
+        if digest != last:
+            return False
+        rq.send_response(200)
+        rq.send_header("content-length", str(len(blob)))
+        rq.end_headers()
+        sent = 0
+        while not at.exists() and sent < len(blob) - 100:       # faster than what counts as stalled
+            rq.wfile.write(blob[sent:sent + 100])
+            sent += 100
+            time.sleep(0.05)
+        rq.wfile.write(blob[sent:])
+        return True
+
+    server.on_blob = drip
+    images.pull_fails(f"{server.host}/broken/image:1", "invalid_argument", "digest")
+    server.on_blob = None
+    assert at.exists()
     return at
+
+
+@pytest.fixture
+def broken(hostile):
+    server = Hostile(hostile)
+    break_off(server)
+    yield server
+    server.stop()
 
 
 def test_layers_of_pulls_that_broke_off_are_garbage(images, broken):
@@ -106,15 +127,13 @@ def test_layers_of_pulls_that_broke_off_are_garbage(images, broken):
     collect(images)
     wait_until(lambda: not at.exists())
     broken.override.clear()
-    assert images.pull(f"{broken.host}/broken/image:1")["size_bytes"] == 80016
+    assert images.pull(f"{broken.host}/broken/image:1")["size_bytes"] == 180_000
 
 
 def test_what_nobody_asks_for_expires(make_daemon):
     """Uploads that no build takes, and layers that came with a pull that broke off."""
     broken = Hostile(free_port())
-    broken.image = Image([tar_of({"good": b"g" * 5000}), tar_of({"bad": b"bad"})])
-    last = broken.image.layers[1]["digest"]
-    broken.override[last] = bytes(len(broken.image.blobs[last]))
+    break_off(broken)
     daemon = make_daemon(registry_insecure=broken.host)
     images = Images(daemon)
     pulled = good_layer(images, broken)
