@@ -41,6 +41,8 @@ struct core {
     bool node_is_down;                  /* the last List failed: said once in the log */
     struct loop_timer *sweep_timer;
     int64_t next_expire_ms;             /* of old audit lines and idempotency keys */
+    int64_t next_survey_ms;             /* of the layers that lie on the node */
+    bool is_surveying;
 
     struct map tokens;                  /* id -> struct token_row: those used since the start; owned */
     size_t imports;                     /* image imports under way: no layer is removed meanwhile */
@@ -73,6 +75,8 @@ void sandboxes_close(struct core *c);
 /* image.c: removes layers that no image names, one at a time. */
 void layers_expire(struct core *c, int64_t now_us);     /* uploads that no build took, layers that nothing names */
 void images_sweep(struct core *c);
+/* layer_survey.c: when it is time, looks for layers that no row knows; removes them by the sweep. */
+void layers_survey(struct core *c);
 /* Calls fn once no layer is being removed, maybe at once; for callers that keep further removals away (core->imports). */
 void images_when_quiet(struct core *c, void (*fn)(void *arg), void *arg);
 /* operation.c */

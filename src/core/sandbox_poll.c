@@ -386,6 +386,7 @@ static void expire_lines(struct core *c, int64_t now)
         store_idem_expire(c->store, now - IDEM_KEEP_MS, &e) < 0)
         core_log(LOG_L_ERROR, "sweep", "-", &e);
     layers_expire(c, now * 1000);
+    layers_survey(c);
     c->next_expire_ms = is_more ? 0 : clock_boot_ms() + EXPIRE_MS;
 }
 

@@ -20,6 +20,7 @@
 #include "image/export.h"
 #include "image/fold.h"
 #include "image/layer.h"
+#include "image/list.h"
 #include "image/load.h"
 #include "image/pull.h"
 #include "image/unpack.h"
@@ -141,6 +142,8 @@ static int serve(const struct job *job, struct chan_msg *m, struct image_done *d
         return url_fetch_run(job, m, done, e);
     case IMAGE_EXPORT:
         return export_run(job, m, done, e);
+    case IMAGE_LIST:
+        return list_run(job, m, done, e);
     case IMAGE_VERIFY:
         return verify_run(job, m, done, e);
     default:

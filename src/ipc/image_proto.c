@@ -130,6 +130,27 @@ int image_pull_decode(struct image_pull *ret, const void *p, size_t n)
     return wire_end(&r) && ret->auth < IMAGE_AUTH_MAX_ ? 0 : -EBADMSG;
 }
 
+size_t image_list_encode(const struct image_list *m, void *out, size_t size)
+{
+    struct wire_writer w;
+
+    wire_init(&w, out, size);
+    wire_put_str(&w, m->after);
+    wire_put_u64(&w, m->age_s);
+    return done(&w);
+}
+
+int image_list_decode(struct image_list *ret, const void *p, size_t n)
+{
+    struct wire_reader r;
+
+    memset(ret, 0, sizeof *ret);
+    wire_read(&r, p, n);
+    wire_get_str(&r, ret->after, sizeof ret->after);
+    ret->age_s = wire_get_u64(&r);
+    return wire_end(&r) ? 0 : -EBADMSG;
+}
+
 size_t image_layers_encode(const struct image_layers *m, void *out, size_t size)
 {
     struct wire_writer w;

@@ -27,6 +27,7 @@ enum image_type {
     IMAGE_VERIFY,       /* node -> image: struct image_verify; a VERDICT a layer, in order, then DONE */
     IMAGE_VERDICT,      /* image -> node: struct image_verdict */
     IMAGE_FETCH,        /* node -> image: struct image_fetch; answered DONE with a layer that has the file as IMAGE_FETCHED/<name> */
+    IMAGE_LIST,         /* node -> image: struct image_list; one LAYERS, whose digest and source are empty, then DONE */
 };
 
 #define IMAGE_LAYERS_MAX 256        /* that an image may come with */
@@ -138,6 +139,11 @@ struct image_verdict {
     char message[200];          /* "" for whole ones */
 };
 
+struct image_list {
+    char after[72];             /* layers whose name is greater, in the order of names; "" = from the first one */
+    uint64_t age_s;             /* and that came so long ago */
+};
+
 struct image_layers {
     char digest[72];            /* of the manifest that was pulled */
     char source[72];            /* of what the reference names: that manifest, or an index */
@@ -166,6 +172,7 @@ size_t image_fetch_encode(const struct image_fetch *m, void *out, size_t size);
 size_t image_export_encode(const struct image_export *m, void *out, size_t size);
 size_t image_verify_encode(const struct image_verify *m, void *out, size_t size);
 size_t image_verdict_encode(const struct image_verdict *m, void *out, size_t size);
+size_t image_list_encode(const struct image_list *m, void *out, size_t size);
 size_t image_layers_encode(const struct image_layers *m, void *out, size_t size);
 size_t image_done_encode(const struct image_done *m, void *out, size_t size);
 int image_unpack_decode(struct image_unpack *ret, const void *p, size_t n);
@@ -177,6 +184,7 @@ int image_fetch_decode(struct image_fetch *ret, const void *p, size_t n);
 int image_export_decode(struct image_export *ret, const void *p, size_t n);
 int image_verify_decode(struct image_verify *ret, const void *p, size_t n);
 int image_verdict_decode(struct image_verdict *ret, const void *p, size_t n);
+int image_list_decode(struct image_list *ret, const void *p, size_t n);
 int image_layers_decode(struct image_layers *ret, const void *p, size_t n);
 int image_done_decode(struct image_done *ret, const void *p, size_t n);
 

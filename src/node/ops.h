@@ -57,6 +57,8 @@ void op_image_copy(struct op *op);
 void op_image_fetch(struct op *op);
 /* image_export.c */
 void op_image_export(struct op *op);
+/* layer_list.c */
+void op_layer_list(struct op *op);
 /* image_verify.c */
 void op_image_verify(struct op *op);
 /* health.c */

@@ -47,6 +47,7 @@
     ONE(ImageVerify, image_verify_request, op_image_verify)                             \
     ONE(ImageExport, image_export_request, op_image_export)                             \
     ONE(LayerDelete, layer_ref, op_layer_delete)                                        \
+    ONE(LayerList, layer_list_request, op_layer_list)                                   \
     ONE(Health, empty, op_health)                                                       \
     ONE(SetKeys, set_keys_request, op_set_keys)                                         \
     ONE(PutSecrets, put_secrets_request, op_put_secrets)                                \

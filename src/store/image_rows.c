@@ -271,6 +271,22 @@ int store_image_measure(struct store *s, const char *id, struct err *e)
     return db_run(s, st, e);
 }
 
+int store_layer_note(struct store *s, const char *layer, int64_t bytes, int64_t files, int64_t now_us, bool *ret_is_new, struct err *e)
+{
+    sqlite3_stmt *st = db_stmt(s, "INSERT OR IGNORE INTO layers (layer, bytes, files, created_us) VALUES (?1, ?2, ?3, ?4)", e);
+
+    if (st == NULL)
+        return -1;
+    db_bind_text(st, 1, layer);
+    db_bind_int(st, 2, bytes);
+    db_bind_int(st, 3, files);
+    db_bind_int(st, 4, now_us);
+    if (db_run(s, st, e) < 0)
+        return -1;
+    *ret_is_new = db_changes(s) > 0;
+    return 0;
+}
+
 int store_layer_put(struct store *s, const char *layer, int64_t bytes, int64_t files, int64_t now_us, struct err *e)
 {
     static const char sql[] = "INSERT INTO layers (layer, bytes, files, created_us) VALUES (?1, ?2, ?3, ?4)"

@@ -48,6 +48,7 @@ static void try_messages(const uint8_t *data, size_t size)
     TRY(image_copy);
     TRY(image_fetch);
     TRY(image_export);
+    TRY(image_list);
     TRY(image_layers);
     TRY(image_verify);
     TRY(image_verdict);

@@ -57,6 +57,7 @@ CODEC(init_oom_r, 7, true, 12, 3, "python3")
 CODEC(image_unpack, 1, 2)
 CODEC(image_progress, 3, 4)
 CODEC(image_done, 1, "bad entry", "abc", 5, 6, "a/b", 1)
+CODEC(image_list, "abc", 86400)
 CODEC(image_fold, .max_bytes = 1, .max_files = 2, .nexclude = 2, .exclude = {"proc", "a/b"}, .only = "a", .nstubs = 1, .stubs = {"a"})
 CODEC(image_copy, .keep_owner = true, .keep_ignored = true, .extract = true, .replace = true, .mode = 0640, .owner = "a:b", .dest = "/x", .nsource = 2,
       .nbase = 1, .source = {LAYER "0", LAYER "1"}, .base = {LAYER "2"}, .nitems = 1, .items = {"*.c"}, .ntexts = 1,
@@ -97,7 +98,7 @@ static const struct codec {
 } codecs[] = {
 #define ROW(name) {#name, sample_##name, recode_##name}
     ROW(init_setup), ROW(init_ready), ROW(init_exec), ROW(init_started), ROW(init_exited),
-    ROW(init_signal), ROW(init_cpus), ROW(init_oom), ROW(init_oom_r), ROW(image_unpack), ROW(image_progress), ROW(image_done),
+    ROW(init_signal), ROW(init_cpus), ROW(init_oom), ROW(init_oom_r), ROW(image_unpack), ROW(image_progress), ROW(image_done), ROW(image_list),
     ROW(image_fold), ROW(image_copy), ROW(keeper_create),
     ROW(keeper_destroy), ROW(keeper_tree), ROW(keeper_limits), ROW(keeper_layer), ROW(keeper_stats),
     ROW(keeper_configure), ROW(mon_exec), ROW(mon_ref), ROW(mon_read), ROW(mon_read_r),
