@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,16 +51,12 @@ bool load_is_image(int root)
     auto_close int layout = open_file(root, "oci-layout");
     auto_close int index = open_file(root, "index.json");
     auto_close int manifest = open_file(root, "manifest.json");
-    struct manifest_archive *archive = NULL;
-    struct err ignored;
     bool yes = layout >= 0 && index >= 0;
 
     if (!yes && manifest >= 0) {
         auto_free char *text = mem_alloc(MANIFEST_BYTES_MAX);
         ssize_t n = fd_read_all(manifest, text, MANIFEST_BYTES_MAX);
-        archive = mem_zalloc(sizeof *archive);
-        yes = n > 0 && text[0] == '[' && manifest_archive_read(text, (size_t)n, archive, &ignored) == 0;
-        free(archive);
+        yes = n > 0 && manifest_is_archive(text, (size_t)n);
     }
     return yes;
 }
@@ -107,7 +104,7 @@ static int read_layout(struct load *l, struct err *e)
     for (int i = 0; i < INDEXES_MAX; i++) {
         size_t n = 0;
         auto_free char *text = read_document(l, path, digest[0] != '\0' ? digest : NULL, &n, e);
-        if (text == NULL || manifest_read(text, n, manifest_machine(), &l->manifest, e) < 0)
+        if (text == NULL || (i == 0 && manifest_layout_check(text, n, e) < 0) || manifest_read(text, n, manifest_machine(), &l->manifest, e) < 0)
             return -1;
         if (!l->manifest.is_index) {
             blob_path(l->manifest.config.digest, l->archive.config);
@@ -134,10 +131,25 @@ static void no_progress(const struct unpack_counts *counts, void *arg)
 {
 }
 
+/* The limits are those of the image, not of each of its layers. */
+static int add_to_total(struct load *l, const struct unpack_counts *counts, struct err *e)
+{
+    l->bytes += counts->bytes;
+    l->files += counts->files;
+    if (l->limits.max_bytes > 0 && l->bytes > l->limits.max_bytes)
+        return err_set(e, ERR_TOO_LARGE, "the image unpacks to more than %" PRIu64 " bytes", l->limits.max_bytes);
+    if (l->limits.max_files > 0 && l->files > l->limits.max_files)
+        return err_set(e, ERR_TOO_LARGE, "the image has more than %" PRIu64 " entries", l->limits.max_files);
+    return 0;
+}
+
 static int load_layer(struct load *l, uint32_t i, struct err *e)
 {
     const char *name = l->config.diff_ids[i] + 7;
     struct unpack_counts counts = {0};
+    /* One more than what is left, so that the last layer of an image that is too large is known by it. */
+    const struct unpack_limits left = {l->limits.max_bytes > 0 ? l->limits.max_bytes - l->bytes + 1 : 0,
+                                       l->limits.max_files > 0 ? l->limits.max_files - l->files + 1 : 0};
     struct job job = *l->job;
 
     for (uint32_t k = i + 1; k < l->archive.nlayers; k++)
@@ -148,7 +160,7 @@ static int load_layer(struct load *l, uint32_t i, struct err *e)
         if (fd < 0)
             return err_set(e, ERR_INVALID, "the archive has no file '%.100s'", l->archive.layers[i]);
         (void)snprintf(job.name, sizeof job.name, "%.24s-%u", l->job->name, i);
-        if (layer_unpack(&job, fd, UNPACK_LAYER, &l->limits, name, no_progress, NULL, &counts, NULL, e) < 0)
+        if (layer_unpack(&job, fd, UNPACK_LAYER, &left, name, no_progress, NULL, &counts, NULL, e) < 0)
             return err_wrap(e, "layer %u", i);
     } else {
         layer_size_read(l->job, name, &counts.bytes, &counts.files);
@@ -160,9 +172,7 @@ static int load_layer(struct load *l, uint32_t i, struct err *e)
     m->layers[0].bytes = counts.bytes;
     m->layers[0].files = counts.files;
     m->nlayers++;
-    l->bytes += counts.bytes;
-    l->files += counts.files;
-    return 0;
+    return add_to_total(l, &counts, e);
 }
 
 static int tell(struct load *l, struct err *e)

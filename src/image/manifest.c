@@ -208,10 +208,64 @@ int manifest_config_read(const void *p, size_t n, const char *arch, uint32_t nla
     return 0;
 }
 
+/* What an entry of a layout is called. Of an image for several machines all entries have one name, or none. */
+static const char *layout_name(const json_t *entry)
+{
+    const json_t *notes = json_object_get(entry, "annotations");
+    const char *name = text_of(notes, "io.containerd.image.name");
+
+    return *name != '\0' ? name : text_of(notes, "org.opencontainers.image.ref.name");
+}
+
+int manifest_layout_check(const void *p, size_t n, struct err *e)
+{
+    auto_json *o = js_parse(p, n, MANIFEST_BYTES_MAX, e);
+    auto_json *others = json_object();      /* by digest: entries that are another image than those before */
+    const json_t *entries = json_object_get(o, "manifests");
+    json_t *item, *earlier;
+    auto_buf names = {0};
+    size_t i, k;
+
+    if (o == NULL)
+        return err_wrap(e, "index.json of the archive");
+    if (json_array_size(entries) > MANIFEST_INDEX_MAX)
+        return err_set(e, ERR_TOO_LARGE, "index.json of the archive has %zu entries, at most %d are read", json_array_size(entries), MANIFEST_INDEX_MAX);
+    buf_init(&names, 160);
+    json_array_foreach(entries, i, item)
+    {
+        bool is_same = json_object_get(others, text_of(item, "digest")) != NULL;
+        json_array_foreach(entries, k, earlier)
+        {
+            if (k >= i || is_same)
+                break;
+            is_same = strcmp(layout_name(earlier), layout_name(item)) == 0 && json_is_object(json_object_get(earlier, "platform")) &&
+                      json_is_object(json_object_get(item, "platform"));
+        }
+        if (is_same)
+            continue;
+        (void)json_object_set_new(others, text_of(item, "digest"), json_true());
+        if (*layout_name(item) != '\0')
+            (void)buf_addf(&names, "%s%.60s", names.len > 0 ? ", " : "", layout_name(item));
+    }
+    if (json_object_size(others) <= 1)
+        return 0;
+    return err_set(e, ERR_INVALID, "the archive has %zu images%s%s%s, but one is imported at a time", json_object_size(others), names.len > 0 ? " (" : "",
+                   names.len > 0 ? buf_str(&names) : "", names.len > 0 ? ")" : "");
+}
+
 void manifest_config_done(struct manifest_config *c)
 {
     free(c->text);
     c->text = NULL;
+}
+
+bool manifest_is_archive(const void *p, size_t n)
+{
+    struct err ignored;
+    auto_json *list = js_parse(p, n, MANIFEST_BYTES_MAX, &ignored);
+    const json_t *first = json_array_get(list, 0);
+
+    return json_is_string(json_object_get(first, "Config")) && json_is_array(json_object_get(first, "Layers"));
 }
 
 int manifest_archive_read(const void *p, size_t n, struct manifest_archive *ret, struct err *e)

@@ -48,7 +48,11 @@ struct manifest_archive {
     uint32_t nlayers;
     char layers[MANIFEST_LAYERS_MAX][256];
 };
+/* Whether a manifest.json is that of `docker save`, and not a file that only has this name. */
+bool manifest_is_archive(const void *p, size_t n);
 int manifest_archive_read(const void *p, size_t n, struct manifest_archive *ret, struct err *e);
+/* An index.json of a layout with more than one image in it, for whatever machine, is refused: nobody said which. */
+int manifest_layout_check(const void *p, size_t n, struct err *e);
 void manifest_config_done(struct manifest_config *c);
 
 #endif

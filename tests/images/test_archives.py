@@ -8,7 +8,7 @@ import pathlib
 import subprocess
 import tarfile
 
-from registry import Image, tar_of
+from registry import MACHINE, Image, tar_of
 
 LAYERS = [tar_of({"a": b"one", "gone": b"x"}), tar_of({"a": b"two", ".wh.gone": b""})]
 CONFIG = {"Env": ["X=1"], "WorkingDir": "/w", "Cmd": ["x"]}
@@ -65,6 +65,45 @@ def test_broken_archives(images, tmp_path):
     (tmp_path / "index.json").write_text("{}")
     assert load(images, tar_dir(tmp_path)).status_code == 400
     assert images.staged() == []
+
+
+def test_layers_that_are_too_much_together(images, tmp_path):
+    """Each alone would be within the limit of an image; what the second one promises is known before it comes."""
+    info = tarfile.TarInfo("large")
+    info.size = (16 << 30) - 100
+    image = Image([tar_of({"small": b"x" * 1000}), info.tobuf(tarfile.PAX_FORMAT) + bytes(1 << 20)], "plain")
+    image.write_layout(tmp_path)
+    r = load(images, tar_dir(tmp_path))
+    assert r.json()["error"]["code"] == "too_large" and "'large'" in r.json()["error"]["message"], r.text
+    assert images.staged() == []
+
+
+def test_more_than_one_image(images, tmp_path):
+    """Neither the first one is taken in silence, nor the archive for a root file system."""
+    for name in ("one", "two"):
+        Image([tar_of({name: name.encode()})], config=CONFIG).write_layout(tmp_path / name, name)
+        subprocess.run(["skopeo", "copy", "-q", f"oci:{tmp_path}/{name}:{name}", f"oci:{tmp_path}/both:{name}"], check=True, stdin=subprocess.DEVNULL)
+    r = load(images, tar_dir(tmp_path / "both"))
+    assert r.status_code == 400 and "has 2 images (one, two)" in r.json()["error"]["message"], r.text
+    index = json.loads((tmp_path / "both/index.json").read_text())
+    for entry in index["manifests"]:
+        entry["platform"] = {"os": "linux", "architecture": MACHINE}
+    (tmp_path / "both/index.json").write_text(json.dumps(index))
+    r = load(images, tar_dir(tmp_path / "both"))
+    assert r.status_code == 400 and "has 2 images (one, two)" in r.json()["error"]["message"], r.text
+    # What docker save writes of two.
+    saved = [{"Config": "c.json", "RepoTags": [f"{name}:1"], "Layers": ["layer.tar"]} for name in ("one", "two")]
+    r = load(images, tar_of({"manifest.json": json.dumps(saved).encode(), "c.json": b"{}", "layer.tar": b""}))
+    assert r.status_code == 400 and "has 2 images" in r.json()["error"]["message"], r.text
+    # One image under two names is one, and so is one for two machines.
+    index["manifests"] = [index["manifests"][0], {**index["manifests"][0], "annotations": {"org.opencontainers.image.ref.name": "again"}}]
+    (tmp_path / "both/index.json").write_text(json.dumps(index))
+    r = load(images, tar_dir(tmp_path / "both"))
+    assert r.status_code == 201, r.text
+    foreign = {**index["manifests"][0], "digest": "sha256:" + "5" * 64, "platform": {"os": "linux", "architecture": "s390x"}}
+    index["manifests"] = [foreign, index["manifests"][0]]
+    (tmp_path / "both/index.json").write_text(json.dumps(index))
+    assert load(images, tar_dir(tmp_path / "both")).json()["digest"] == r.json()["digest"]
 
 
 def test_a_root_file_system_with_such_names(images):
