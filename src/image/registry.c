@@ -243,7 +243,8 @@ bool registry_may_retry(const struct registry_transfer *t, CURLcode code, unsign
     bool may = code == CURLE_OK ? status == 429 || status == 408 || status >= 500
                                 : code != CURLE_ABORTED_BY_CALLBACK && code != CURLE_WRITE_ERROR && !t->was_private &&
                                       code != CURLE_PEER_FAILED_VERIFICATION && code != CURLE_UNSUPPORTED_PROTOCOL &&
-                                      code != CURLE_URL_MALFORMAT && code != CURLE_COULDNT_RESOLVE_HOST;
+                                      code != CURLE_SSL_CACERT_BADFILE && code != CURLE_URL_MALFORMAT &&
+                                      code != CURLE_COULDNT_RESOLVE_HOST;
 
     if (!may || tries + 1 >= REGISTRY_TRIES)
         return false;

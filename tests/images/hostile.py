@@ -5,6 +5,7 @@ A registry that lies, stalls and sends people away. What it does is said in its 
 import contextlib
 import http.server
 import json
+import ssl
 import threading
 import time
 
@@ -12,7 +13,7 @@ from registry import index_of
 
 
 class Hostile:
-    def __init__(self, port, address="127.0.0.1"):
+    def __init__(self, port, address="127.0.0.1", tls=None):
         self.port = port
         self.host = f"{address}:{port}"
         self.reset()
@@ -24,12 +25,20 @@ class Hostile:
             def log_message(self, *args):
                 pass
 
+            def handle(self):
+                with contextlib.suppress(OSError):      # of a handshake, which is the first thing that happens
+                    super().handle()
+
             def do_GET(self):
                 with contextlib.suppress(ConnectionError):
                     outer.handle(self)
 
         self.server = http.server.ThreadingHTTPServer((address, port), Handler)
         self.server.daemon_threads = True
+        if tls:                         # files of certificate and key
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*tls)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def reset(self):

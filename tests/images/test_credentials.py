@@ -4,6 +4,9 @@ Credentials in all forms, and ways to a registry: basic, the forms of a docker c
 
 import http.server
 import json
+import os
+import subprocess
+import tempfile
 import threading
 
 import helpers
@@ -112,3 +115,47 @@ def test_a_proxy_and_mirrors(make_daemon):
             server.stop()
         proxy.server.shutdown()
         proxy.server.server_close()
+
+
+def certificate(at, name, host, ca=None):
+    """Files of a certificate and its key; of one that nobody has signed but itself, or a `ca`."""
+    cert, key = at / f"{name}.pem", at / f"{name}.key"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+               "-keyout", key, "-out", cert]
+    command += ["-addext", f"subjectAltName={host}", "-CA", ca[0], "-CAkey", ca[1], "-addext", "basicConstraints=critical,CA:FALSE"] if ca else []
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+    return cert, key
+
+
+def test_certificates(make_daemon, tmp_path):
+    """Of the authorities of the configuration, of nobody, and of a registry of which it does not count; redirects stay on TLS."""
+    ca = certificate(tmp_path, "ca", "")
+    trusted, other, unknown, insecure = servers = [Hostile(free_port(), tls=tls) for tls in (
+        certificate(tmp_path, "trusted", "IP:127.0.0.1", ca), certificate(tmp_path, "other", "DNS:other.example", ca), certificate(tmp_path, "unknown", ""),
+        certificate(tmp_path, "insecure", ""))]
+    with tempfile.NamedTemporaryFile(dir="/etc", prefix="quicksand-test-", suffix=".pem") as file:      # roles see that directory
+        file.write(ca[0].read_bytes())
+        file.flush()
+        os.chmod(file.name, 0o644)
+        daemon = make_daemon(registry_ca=file.name, registry_insecure=insecure.host)
+        images = helpers.Images(daemon)
+        try:
+            for server in servers:
+                server.image = image(f"by TLS {server.port}")
+            assert images.pull(f"{trusted.host}/a/b:1")["digest"] == trusted.image.digest
+            assert images.pull(f"{insecure.host}/a/b:1")["digest"] == insecure.image.digest
+            for server in (other, unknown):
+                images.pull_fails(f"{server.host}/a/b:1", "unavailable", "certificate", username="me", password="secret")
+                assert server.requests == []
+            # Away from TLS nothing is followed, and what the insecure registry may do is not inherited.
+            trusted.image = image("another by TLS")
+            trusted.on_blob = lambda rq, digest, blob: trusted.send(rq, 307, b"", [("location", f"http://{trusted.host}/x")]) or True
+            images.pull_fails(f"{trusted.host}/a/b:2", "permission_denied", "plain HTTP")
+            insecure.image = image("from elsewhere")
+            insecure.on_blob = lambda rq, digest, blob: insecure.send(rq, 307, b"", [("location", f"https://{unknown.host}/v2/a/b/blobs/{digest}")]) or True
+            unknown.image = insecure.image
+            images.pull_fails(f"{insecure.host}/a/b:2", "unavailable", "certificate")
+            assert unknown.requests == []
+        finally:
+            for server in servers:
+                server.stop()
