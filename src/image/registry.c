@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "image/address.h"
@@ -136,6 +137,17 @@ static void take_header(const char *line, size_t n, const char *name, char *out,
     }
 }
 
+/* Seconds, or a date. */
+static long read_wait(const char *text, time_t now)
+{
+    if (text[0] >= '0' && text[0] <= '9')
+        return strtol(text, NULL, 10);
+    time_t at = curl_getdate(text, NULL);
+    if (at < 0)
+        return -1;
+    return at > now ? (long)(at - now) : 0;
+}
+
 static size_t on_header(char *p, size_t one, size_t n, void *arg)
 {
     struct registry_transfer *t = arg;
@@ -151,8 +163,8 @@ static size_t on_header(char *p, size_t one, size_t n, void *arg)
     take_header(p, n, "retry-after:", wait, sizeof wait);
     if (image_digest_is_valid(digest))
         memcpy(reply->digest, digest, sizeof reply->digest);
-    if (wait[0] >= '0' && wait[0] <= '9')
-        reply->retry_after_s = strtol(wait, NULL, 10);
+    if (wait[0] != '\0')
+        reply->retry_after_s = read_wait(wait, time(NULL));
     return n;
 }
 

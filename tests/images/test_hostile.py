@@ -3,6 +3,7 @@ Registries that lie, stall, loop and send people away; archives that want out. A
 next pull works.
 """
 
+import email.utils
 import io
 import json
 import tarfile
@@ -273,15 +274,26 @@ def test_too_many_requests(images, bad, ref):
         bad.send(rq, 429, b"", left.pop())
         return True
 
-    bad.on_manifest = busy
+    def busy_too(rq, digest, blob):
+        """A layer: the time is a date."""
+        if digest != layer_digest(bad.image) or len(dated) == 2:
+            return False
+        dated.append(time.time() + 2)
+        bad.send(rq, 429, b"", [("retry-after", email.utils.formatdate(dated[-1], usegmt=True))])
+        return True
+
+    dated = []
+    bad.on_manifest, bad.on_blob = busy, busy_too
     start = time.monotonic()
     images.pull(ref)
-    assert time.monotonic() - start >= 2
+    assert not left and len(dated) == 2 and time.monotonic() - start >= 4
 
 
 def test_too_many_requests_for_an_hour(images, bad, ref):
     bad.on_manifest = lambda rq: bad.send(rq, 429, b"", [("retry-after", "3600")]) or True
     images.pull_fails(ref, "rate_limited", "3600")
+    bad.on_manifest = lambda rq: bad.send(rq, 429, b"", [("retry-after", email.utils.formatdate(time.time() + 7200, usegmt=True))]) or True
+    images.pull_fails(ref, "rate_limited", "wait 7")
 
 
 def test_a_stall(images, bad, ref):
