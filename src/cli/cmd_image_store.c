@@ -41,7 +41,7 @@ int image_pull(int argc, char **argv)
         (void)json_object_set_new(body, "name", json_string(name));
     if (arch != NULL)
         (void)json_object_set_new(body, "arch", json_string(arch));
-    if (registry_login_add(&login, body, &e) < 0 || client_init(&cl, &e) < 0)
+    if (registry_login_add(&login, argv[0], NULL, body, &e) < 0 || client_init(&cl, &e) < 0)
         return cmd_fail(&e, EXIT_FAILED);
     int r = client_json(&cl, "POST", "/v1/images:pull", body, &operation, &e);
     if (r == 0)

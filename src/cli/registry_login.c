@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "cli/docker_config.h"
 #include "sys/fd.h"
 
 #define VALUE_MAX 8191
@@ -66,12 +67,14 @@ static int add_credentials(const struct registry_login *l, json_t *body, struct 
     return fd < 0 ? err_sys(e, errno, "open %s", l->gcp_key) : take(fd, l->gcp_key, NULL, values, "SERVICE_ACCOUNT_JSON", e);
 }
 
-int registry_login_add(const struct registry_login *l, json_t *body, struct err *e)
+int registry_login_add(const struct registry_login *l, const char *ref, const char *text, json_t *body, struct err *e)
 {
     int given = (l->user != NULL || l->password_stdin) + l->aws + (l->gcp_key != NULL);
 
     if (given > 1)
         return err_set(e, ERR_INVALID, "options --username and --password-stdin, --aws and --gcp-key exclude each other");
+    if (given == 0)
+        return docker_config_add(ref, text, body, e);
     if (l->aws || l->gcp_key != NULL)
         return add_credentials(l, body, e);
     if (l->user != NULL)

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,6 +17,8 @@
 
 #define FILE_MAX (1024 * 1024)
 #define VALUE_MAX 8191                  /* of ipc/image_proto.h */
+#define AUTHS_MAX 100                   /* registries that a request has credentials for */
+#define AUTH_TEXT_MAX 12000             /* of base64 */
 
 static void drop(char *text)
 {
@@ -30,6 +33,7 @@ void registry_auth_done(struct registry_auth *a)
     drop(a->password);
     drop(a->session);
     drop(a->region);
+    drop(a->auths);
     *a = (struct registry_auth){0};
 }
 
@@ -48,6 +52,7 @@ void registry_auth_copy(struct registry_auth *ret, const struct registry_auth *f
     ret->password = copy(from->password);
     ret->session = copy(from->session);
     ret->region = copy(from->region);
+    ret->auths = copy(from->auths);
 }
 
 /* --- from a secret -------------------------------------------------------------------------------------------------------- */
@@ -157,18 +162,26 @@ static bool is_for(const char *key, const char *registry)
     return strcmp(registry, "docker.io") == 0 && n == strlen("index.docker.io") && strncasecmp(host, "index.docker.io", n) == 0;
 }
 
+/* A user of this name has a token instead of a password, for which the registry's token service gives out others. */
+#define TOKEN_USER "<token>"
+
 static int take_entry(const json_t *entry, const char *registry, struct registry_auth *ret, struct err *e)
 {
+    const char *token = json_string_value(json_object_get(entry, "identitytoken"));
     const char *auth = json_string_value(json_object_get(entry, "auth"));
     const char *user = json_string_value(json_object_get(entry, "username"));
     const char *password = json_string_value(json_object_get(entry, "password"));
 
+    if (token != NULL && *token != '\0') {
+        ret->user = mem_strdup(TOKEN_USER);
+        ret->password = mem_strdup(token);
+        return 0;
+    }
     if (auth != NULL && *auth != '\0') {
         size_t n = strlen(auth), len = 0;
         auto_free char *plain = mem_zalloc(n + 1);
         if (!base64_decode(auth, n, plain, &len) || memchr(plain, '\0', len) != NULL || strchr(plain, ':') == NULL)
-            return err_set(e, ERR_INTERNAL, "'auth' of %s in the file of registry credentials is not base64 of user:password",
-                           registry);
+            return err_set(e, ERR_INVALID, "'auth' of %.100s is not base64 of user:password", registry);
         char *colon = strchr(plain, ':');
         ret->user = mem_strndup(plain, (size_t)(colon - plain));
         ret->password = mem_strdup(colon + 1);
@@ -178,6 +191,57 @@ static int take_entry(const json_t *entry, const char *registry, struct registry
     ret->user = mem_strdup(user != NULL ? user : "");
     ret->password = mem_strdup(password != NULL ? password : "");
     return 0;
+}
+
+static int find_entry(const json_t *auths, const char *registry, struct registry_auth *ret, struct err *e)
+{
+    const char *key;
+    json_t *entry;
+
+    json_object_foreach((json_t *)(uintptr_t)auths, key, entry)
+        if (is_for(key, registry))
+            return take_entry(entry, registry, ret, e);
+    return 0;
+}
+
+int registry_auths_read(const json_t *auths, struct registry_auth *ret, struct err *e)
+{
+    static const char *const known[] = {"auth", "username", "password", "identitytoken"};
+    const char *key, *field;
+    json_t *entry, *value;
+
+    if (!json_is_object(auths) || json_object_size(auths) > AUTHS_MAX)
+        return err_param(e, ERR_INVALID, "auths", "auths is not an object of at most %d registries", AUTHS_MAX);
+    json_object_foreach((json_t *)(uintptr_t)auths, key, entry)
+    {
+        auto_registry_auth one = {0};
+        if (!json_is_object(entry))
+            return err_param(e, ERR_INVALID, "auths", "auths: the entry of %.100s is not an object", key);
+        json_object_foreach(entry, field, value)
+        {
+            bool is_known = false;
+            for (size_t i = 0; i < array_len(known); i++)
+                is_known = is_known || strcmp(field, known[i]) == 0;
+            if (!is_known || !json_is_string(value) || json_string_length(value) > AUTH_TEXT_MAX)
+                return err_param(e, ERR_INVALID, "auths",
+                                 "auths: %.40s of %.100s is none of auth, username, password and identitytoken, or no text of at "
+                                 "most %d bytes", field, key, AUTH_TEXT_MAX);
+        }
+        if (take_entry(entry, key, &one, e) < 0) {
+            (void)snprintf(e->param, sizeof e->param, "auths");
+            return -1;
+        }
+    }
+    ret->auths = js_text(auths, false);
+    return 0;
+}
+
+/* Of a request: what it says of other registries counts for nothing here. */
+static int from_text(const char *text, const char *registry, struct registry_auth *ret, struct err *e)
+{
+    auto_secret_values *auths = js_parse(text, strlen(text), FILE_MAX, e);
+
+    return auths != NULL ? find_entry(auths, registry, ret, e) : -1;
 }
 
 static int read_file(const char *path, char **ret, size_t *ret_len, struct err *e)
@@ -201,8 +265,6 @@ static int read_file(const char *path, char **ret, size_t *ret_len, struct err *
 static int from_file(const char *path, const char *registry, struct registry_auth *ret, struct err *e)
 {
     auto_free char *text = NULL;
-    const char *key;
-    json_t *entry;
     size_t n = 0;
 
     if (read_file(path, &text, &n, e) < 0)
@@ -213,10 +275,10 @@ static int from_file(const char *path, const char *registry, struct registry_aut
     explicit_bzero(text, n);
     if (o == NULL)
         return err_wrap(e, "file of registry credentials %s", path);
-    json_object_foreach(json_object_get(o, "auths"), key, entry)
-        if (is_for(key, registry))
-            return take_entry(entry, registry, ret, e);
-    return 0;
+    if (find_entry(json_object_get(o, "auths"), registry, ret, e) == 0)
+        return 0;
+    const struct err why = *e;
+    return err_set(e, ERR_INTERNAL, "file of registry credentials %s: %s", path, why.message);
 }
 
 int registry_auth_find(const char *path, const char *registry, const struct registry_auth *given, struct registry_auth *ret,
@@ -225,6 +287,8 @@ int registry_auth_find(const char *path, const char *registry, const struct regi
     registry_auth_copy(ret, given);
     if (ret->user != NULL || ret->password != NULL)
         return 0;
+    if (ret->auths != NULL && (from_text(ret->auths, registry, ret, e) < 0 || ret->user != NULL))
+        return ret->user != NULL ? 0 : -1;
     if (path != NULL && *path != '\0' && from_file(path, registry, ret, e) < 0)
         return -1;
     return 0;

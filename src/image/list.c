@@ -1,8 +1,8 @@
 /*
  * list.c - which layers lie here
  *
- * Control asks from time to time and makes garbage of those that it knows nothing of: an import that failed at its third layer leaves two, and a
- * daemon that is killed between a layer and its row leaves one.
+ * Control asks from time to time and makes garbage of those that it knows nothing of: an import that failed at its third layer
+ * leaves two, and a daemon that is killed between a layer and its row leaves one.
  */
 #include "image/list.h"
 
@@ -24,7 +24,7 @@ static bool is_layer(const char *name)
     return strlen(name) == NAME_LEN && strspn(name, "0123456789abcdef") == NAME_LEN;
 }
 
-/* When it came: its sum was written then. Without one the last change of the directory's inode, which is its move to this place or later. */
+/* Its sum was written when it came. Without one the last change of the directory's inode counts: its move to this place, or later. */
 static bool came_before(const struct job *job, const char *name, int64_t before)
 {
     char sum[96];

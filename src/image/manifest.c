@@ -229,7 +229,8 @@ int manifest_layout_check(const void *p, size_t n, struct err *e)
     if (o == NULL)
         return err_wrap(e, "index.json of the archive");
     if (json_array_size(entries) > MANIFEST_INDEX_MAX)
-        return err_set(e, ERR_TOO_LARGE, "index.json of the archive has %zu entries, at most %d are read", json_array_size(entries), MANIFEST_INDEX_MAX);
+        return err_set(e, ERR_TOO_LARGE, "index.json of the archive has %zu entries, at most %d are read",
+                       json_array_size(entries), MANIFEST_INDEX_MAX);
     buf_init(&names, 160);
     json_array_foreach(entries, i, item)
     {
@@ -238,8 +239,8 @@ int manifest_layout_check(const void *p, size_t n, struct err *e)
         {
             if (k >= i || is_same)
                 break;
-            is_same = strcmp(layout_name(earlier), layout_name(item)) == 0 && json_is_object(json_object_get(earlier, "platform")) &&
-                      json_is_object(json_object_get(item, "platform"));
+            is_same = strcmp(layout_name(earlier), layout_name(item)) == 0 &&
+                      json_is_object(json_object_get(earlier, "platform")) && json_is_object(json_object_get(item, "platform"));
         }
         if (is_same)
             continue;
@@ -249,8 +250,8 @@ int manifest_layout_check(const void *p, size_t n, struct err *e)
     }
     if (json_object_size(others) <= 1)
         return 0;
-    return err_set(e, ERR_INVALID, "the archive has %zu images%s%s%s, but one is imported at a time", json_object_size(others), names.len > 0 ? " (" : "",
-                   names.len > 0 ? buf_str(&names) : "", names.len > 0 ? ")" : "");
+    return err_set(e, ERR_INVALID, "the archive has %zu images%s%s%s, but one is imported at a time", json_object_size(others),
+                   names.len > 0 ? " (" : "", names.len > 0 ? buf_str(&names) : "", names.len > 0 ? ")" : "");
 }
 
 void manifest_config_done(struct manifest_config *c)

@@ -134,24 +134,67 @@ static size_t on_token(char *p, size_t one, size_t n, void *arg)
     return buf_add(arg, p, n * one) < 0 ? 0 : n * one;
 }
 
+/* docker login keeps such a token in place of a password where a registry gave it one. */
+static bool has_refresh_token(const struct registry *r)
+{
+    return has_credentials(r) && strcmp(r->user, "<token>") == 0;
+}
+
+static void add_form_value(struct buf *form, const char *name, const char *value)
+{
+    char *text = curl_easy_escape(NULL, value, 0);
+
+    (void)buf_addf(form, "&%s=", name);
+    if (text != NULL)
+        (void)buf_adds(form, text);
+    curl_free(text);
+}
+
+static void drop_form(struct buf *form)
+{
+    if (form->data != NULL)
+        explicit_bzero(form->data, form->len);
+    buf_done(form);
+}
+
+/* The form by which a token service is asked with a refresh token. */
+static void refresh_form(const struct registry *r, const struct registry_challenge *c, struct buf *form)
+{
+    auto_free char *scope = c->scope[0] != '\0' ? mem_strdup(c->scope) : mem_printf("repository:%s:pull", r->ref->repository);
+
+    buf_init(form, 64 * 1024);
+    (void)buf_adds(form, "grant_type=refresh_token&client_id=quicksand");
+    add_form_value(form, "service", c->service);
+    add_form_value(form, "scope", scope);
+    add_form_value(form, "refresh_token", r->password);
+}
+
 static int get_token(struct registry *r, const struct registry_challenge *c, struct err *e)
 {
-    auto_free char *url = token_url(r, c);
+    bool by_form = has_refresh_token(r);
+    auto_free char *url = by_form ? mem_strdup(c->realm) : token_url(r, c);
     struct registry_transfer t;
     auto_buf body = {0};
+    struct buf form = {0};
     int r1;
 
     buf_init(&body, TOKEN_BYTES_MAX);
     free(r->authorization);
     r->authorization = NULL;
-    if (has_credentials(r)) {
+    if (by_form) {
+        refresh_form(r, c, &form);
+    } else if (has_credentials(r)) {
         auto_free char *value = basic_value(r);
         set_authorization(r, "Basic", value);
     }
     /* First party as to addresses: the registry names its token service by design, on its own network if it has one. But
      * credentials go there as well, so TLS is not given up for it (registry_transfer_begin). */
-    if (registry_transfer_begin(r, &t, url, NULL, true, e) < 0)
+    if (registry_transfer_begin(r, &t, url, NULL, true, e) < 0) {
+        drop_form(&form);
         return -1;
+    }
+    if (by_form)
+        (void)curl_easy_setopt(t.curl, CURLOPT_POSTFIELDS, buf_str(&form));
     t.is_first_party = r->is_private;
     (void)curl_easy_setopt(t.curl, CURLOPT_WRITEFUNCTION, on_token);
     (void)curl_easy_setopt(t.curl, CURLOPT_WRITEDATA, &body);
@@ -164,6 +207,7 @@ static int get_token(struct registry *r, const struct registry_challenge *c, str
     else
         r1 = registry_failed(&t, code, "a token", e);
     registry_transfer_end(&t);
+    drop_form(&form);
     return r1;
 }
 

@@ -271,7 +271,8 @@ int store_image_measure(struct store *s, const char *id, struct err *e)
     return db_run(s, st, e);
 }
 
-int store_layer_note(struct store *s, const char *layer, int64_t bytes, int64_t files, int64_t now_us, bool *ret_is_new, struct err *e)
+int store_layer_note(struct store *s, const char *layer, int64_t bytes, int64_t files, int64_t now_us, bool *ret_is_new,
+                     struct err *e)
 {
     sqlite3_stmt *st = db_stmt(s, "INSERT OR IGNORE INTO layers (layer, bytes, files, created_us) VALUES (?1, ?2, ?3, ?4)", e);
 

@@ -181,7 +181,8 @@ int store_layer_release_unnamed(struct store *s, int64_t before_us, struct err *
 /* Size and files of an image from those of its layers. */
 int store_image_measure(struct store *s, const char *id, struct err *e);
 /* A layer that nothing is known of yet gets a row; one that has a row keeps it. */
-int store_layer_note(struct store *s, const char *layer, int64_t bytes, int64_t files, int64_t now_us, bool *ret_is_new, struct err *e);
+int store_layer_note(struct store *s, const char *layer, int64_t bytes, int64_t files, int64_t now_us, bool *ret_is_new,
+                     struct err *e);
 int store_layer_put(struct store *s, const char *layer, int64_t bytes, int64_t files, int64_t now_us, struct err *e);
 /* Of one image, top first. */
 typedef void (*store_layer_fn)(void *ctx, const struct layer_row *r);

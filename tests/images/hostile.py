@@ -33,6 +33,12 @@ class Hostile:
                 with contextlib.suppress(ConnectionError):
                     outer.handle(self)
 
+            def do_POST(self):
+                self.form = self.rfile.read(int(self.headers.get("content-length", "0"))).decode()
+                outer.forms.append(self.form)
+                with contextlib.suppress(ConnectionError):
+                    outer.handle(self)
+
         self.server = http.server.ThreadingHTTPServer((address, port), Handler)
         self.server.daemon_threads = True
         if tls:                         # files of certificate and key
@@ -51,6 +57,7 @@ class Hostile:
         self.token_answer = None        # instead of {"token": ...}
         self.basic = None               # value of the Authorization header that is asked for
         self.requests = []
+        self.forms = []                 # bodies of POST
         self.override = {}              # digest -> bytes
 
     def stop(self):

@@ -11,6 +11,7 @@ import threading
 
 import helpers
 import pytest
+import qsdaemon
 from hostile import Hostile
 from registry import Image, free_port, tar_of
 
@@ -63,6 +64,103 @@ def test_a_file_that_is_wrong(images, bad, image_daemon, text):
     r = images.api.post("/v1/images:pull", json={"ref": f"{bad.host}/wrong/file:1"})
     assert r.status_code >= 400 and "registry credentials" in r.json()["error"]["message"], r.text
     assert bad.requests == []
+
+
+def run_cli(daemon, *args, **env):
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "QUICKSAND_URL": daemon.url, "QUICKSAND_TOKEN": daemon.token, **env}
+    return subprocess.run([qsdaemon.build_dir() / "src/cli/quicksand", *map(str, args)], env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                          timeout=240, check=False)
+
+
+def test_by_registry(images, bad, image_daemon):
+    """Credentials of several registries with one request: each sees its own."""
+    ref = f"{bad.host}/by-registry/x:1"
+    bad.image, bad.basic = image("by registry"), "Basic " + helpers.b64("u:s3cret")
+    auths = {"other.example": {"auth": helpers.b64("a:b")}, f"http://{bad.host}/v1/": {"auth": helpers.b64("u:s3cret")}}
+    images.pull_fails(ref, "permission_denied", "for these credentials", auths=auths, username="u", password="no")
+    images.pull_fails(ref, "permission_denied", "without credentials", auths={"other.example": auths["other.example"]})
+    assert images.pull(ref, auths=auths)["digest"] == bad.image.digest
+    told = images.api.get("/v1/operations").text
+    assert "s3cret" not in told and helpers.b64("u:s3cret") not in told
+    for wrong, word in (([], "object"), ({"x": "y"}, "entry of x"), ({"x": {"auth": "%%%"}}, "base64"), ({"x": {"auth": 7}}, "auth of x"),
+                        ({"x": {"pass": "y"}}, "pass of x"), ({f"r{i}": {} for i in range(101)}, "100")):
+        r = images.api.post("/v1/images:pull", json={"ref": ref, "refresh": True, "auths": wrong})
+        assert r.status_code == 400 and r.json()["error"]["param"] == "auths" and word in r.json()["error"]["message"], r.text
+
+
+def test_an_identity_token(images, bad, image_daemon):
+    """What docker login keeps where a registry gave it a token of that kind: the token service takes it by a form, and nobody else sees it."""
+    bad.image, bad.token = image("identity token"), "the-token"
+    images.pull(f"{bad.host}/identity/x:1", auths={bad.host: {"auth": helpers.b64("00000000-0000-0000-0000-000000000000:"), "identitytoken": "a+b/c="}})
+    assert bad.forms == ["grant_type=refresh_token&client_id=quicksand&service=svc&scope=repository%3Ax%3Apull&refresh_token=a%2Bb%2Fc%3D"]
+    assert not any(helpers.b64("a+b/c=") in str(h) or "a+b" in path for path, h in bad.requests)
+    bad.forms.clear()
+    image_daemon.registry_auth.write_text(json.dumps({"auths": {bad.host: {"identitytoken": "of-the-file"}}}))
+    images.pull(f"{bad.host}/identity/x:1", refresh=True)
+    assert [form.rsplit("=", 1)[1] for form in bad.forms] == ["of-the-file"]
+
+
+def test_what_docker_login_left(images, bad, image_daemon, tmp_path):
+    """The command line takes it for the registry that is asked, from the file or from the program that keeps it; options go before it."""
+    bad.image, bad.basic = image("docker login"), "Basic " + helpers.b64("u:s3cret")
+    other = "other.example:5000"
+    config, program = tmp_path / "config.json", tmp_path / "docker-credential-test"
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    program.write_text(f'#!/bin/sh\nread key; echo "$1 $key" >>{tmp_path}/asked\n'
+                       f'[ "$key" = {bad.host} ] || {{ echo "credentials not found"; exit 1; }}\n'
+                       'echo "{\\"ServerURL\\": \\"$key\\", \\"Username\\": \\"u\\", \\"Secret\\": \\"s3cret\\"}"\n')
+    program.chmod(0o755)
+
+    def pull(*options, path=path, **env):
+        return run_cli(image_daemon, "image", "pull", "-q", "--refresh", *options, f"{bad.host}/docker/login:1", **{"DOCKER_CONFIG": str(tmp_path), "PATH": path, **env})
+
+    assert "without credentials" in pull().stderr
+    for text in ({"auths": {other: {"auth": helpers.b64("x:y")}, bad.host: {"auth": helpers.b64("u:s3cret")}}},
+                 {"auths": {bad.host: {}}, "credsStore": "test"}, {"credsStore": "test"}, {"credHelpers": {bad.host: "test"}, "credsStore": "not-there"}):
+        config.write_text(json.dumps(text))
+        done = pull()
+        assert done.returncode == 0 and done.stderr == "", done
+    assert set((tmp_path / "asked").read_text().splitlines()) == {f"get {bad.host}"}
+    (tmp_path / ".docker").mkdir()
+    config.rename(tmp_path / ".docker/config.json")
+    assert pull(DOCKER_CONFIG="", HOME=str(tmp_path)).returncode == 0
+    (tmp_path / ".docker/config.json").rename(config)
+    assert "for these credentials" in pull("--username", "somebody").stderr
+    config.write_text(json.dumps({"credsStore": "not-there"}))
+    done = pull()
+    assert "docker-credential-not-there" in done.stderr and "without credentials" in done.stderr, done
+    config.write_text("{")
+    assert "config.json is no JSON" in pull().stderr
+
+
+def test_a_build_from_two_registries(images, bad, image_daemon, tmp_path):
+    """FROM and COPY --from, one server under two names: each gets what is for it and nothing of the other."""
+    bad.image = image("of two")
+    first, second = bad.host, f"localhost:{bad.port}"
+    mine = {first: "Basic " + helpers.b64("u:s3cret"), second: "Basic " + helpers.b64("v:0ther")}
+    sent = {first: set(), second: set()}
+
+    def guard(rq, *ignored):
+        sent[rq.headers["host"]].add(rq.headers.get("authorization"))
+        if rq.headers.get("authorization") == mine[rq.headers["host"]]:
+            return False
+        bad.send(rq, 401, b"{}", [("www-authenticate", 'Basic realm="x"')])
+        return True
+
+    bad.on_manifest = bad.on_blob = guard
+    auths = {host: {"auth": value.split(" ")[1]} for host, value in mine.items()}
+    (tmp_path / "config.json").write_text(json.dumps({"auths": auths}))
+    (tmp_path / "Dockerfile").write_text(f"FROM {first}/two/first:1\nCOPY --from={second}/two/second:1 /f /g\n")
+    done = run_cli(image_daemon, "build", "-q", "--refresh", tmp_path, DOCKER_CONFIG=str(tmp_path))
+    assert done.returncode == 0, done
+    with images.box(done.stdout.strip()) as box:
+        assert box.read("/f") == b"of two" and box.read("/g") == b"of two"
+    assert sent == {host: {None, value} for host, value in mine.items()}
+    # One user and password are for FROM alone.
+    (tmp_path / "Dockerfile").write_text(f"FROM {first}/two/first:1\nCOPY --from={second}/two/third:1 /f /g\n")
+    sent[second].clear()
+    done = run_cli(image_daemon, "build", "-q", "--username", "v", tmp_path, DOCKER_CONFIG=str(tmp_path))
+    assert done.returncode == 1 and "without credentials" in done.stderr and sent[second] == {None}, done
 
 
 class Proxy:

@@ -271,7 +271,11 @@ static int read_auth(struct call *c, struct registry_auth *ret, struct err *e)
     const char *user = call_string(c, "username", NULL), *password = call_string(c, "password", NULL);
     const json_t *values = json_object_get(c->body, "credentials");
 
+    const json_t *auths = json_object_get(c->body, "auths");
+
     *ret = (struct registry_auth){0};
+    if (auths != NULL && !json_is_null(auths) && registry_auths_read(auths, ret, e) < 0)
+        return -1;
     if (json_object_size(values) == 0) {
         if (user != NULL || password != NULL) {
             ret->user = mem_strdup(user != NULL ? user : "");
@@ -515,6 +519,9 @@ static const struct field name_body[] = {
 #define CREDENTIALS                                                                                              \
     "for the registry, in place of user and password; not kept: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, "       \
     "AWS_SESSION_TOKEN, AWS_REGION; or SERVICE_ACCOUNT_JSON; or REGISTRY_USERNAME, REGISTRY_PASSWORD"
+#define AUTHS                                                                                                    \
+    "credentials by registry, as docker login writes them: {\"host[:port]\": {\"auth\": base64 of user:password}}, or with " \
+    "username and password, or an identitytoken; not kept; user and password, or credentials, go before them"
 static const struct field pull_body[] = {
     {"ref", FIELD_STRING, FIELD_REQUIRED, 1, IMAGE_REF_SIZE - 1, NULL, "[registry/]path[:tag][@sha256:digest]"},
     {"name", FIELD_STRING, FIELD_NULLABLE, 1, IMAGE_REF_SIZE - 1, NULL, "name here; default the reference itself"},
@@ -522,6 +529,7 @@ static const struct field pull_body[] = {
     {"username", FIELD_STRING, FIELD_NULLABLE, 0, 255, NULL, "for the registry; not kept"},
     {"password", FIELD_STRING, FIELD_NULLABLE, 0, 8191, NULL, "for the registry; not kept"},
     {"credentials", FIELD_STRING_MAP, 0, 0, 0, NULL, CREDENTIALS},
+    {"auths", FIELD_JSON, FIELD_NULLABLE, 0, 0, NULL, AUTHS},
     {"refresh", FIELD_BOOL, 0, 0, 0, NULL, "resolve the tag again though an image has the name; default false"},
 };
 static const struct field build_body[] = {
@@ -536,6 +544,7 @@ static const struct field build_body[] = {
     {"labels", FIELD_STRING_MAP, 0, 0, 0, NULL, "labels of the image"},
     {"secrets", FIELD_STRING_MAP, 0, 0, 0, NULL, "for RUN --mount=type=secret, by id; in no layer, cache key or log"},
     {"credentials", FIELD_STRING_MAP, 0, 0, 0, NULL, CREDENTIALS},
+    {"auths", FIELD_JSON, FIELD_NULLABLE, 0, 0, NULL, AUTHS},
     {"network", FIELD_JSON, FIELD_NULLABLE, 0, 0, NULL,
      "what RUN may reach: \"block\", \"open\" (public addresses), or a policy; default build_network of the configuration"},
     {"no_cache", FIELD_BOOL, 0, 0, 0, NULL, "run every step; default false"},
