@@ -22,7 +22,8 @@ struct registry_login {
      "Amazon ECR: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and AWS_REGION of our environment"}, \
     {0, "gcp-key", ARG_TEXT, &(l)->gcp_key, "FILE", "Google's registries: the key of a service account"}
 
-/* Puts what they say into the body of a request; without any of them what docker login has left for the registries of `ref` or `text` (docker_config.h). */
+/* Puts what they say into the body of a request; without any of them what docker login has left for the registries of `ref`, or
+ * those that `text` can mean (docker_config.h). */
 int registry_login_add(const struct registry_login *l, const char *ref, const char *text, json_t *body, struct err *e);
 
 #endif
