@@ -15,6 +15,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -423,7 +424,30 @@ static int work(struct pull *p, struct err *e)
     return 0;
 }
 
-static void clean_up(struct pull *p)
+/* A part that nobody works on. */
+static void drop_part(struct pull *p, const char *hex)
+{
+    char name[80];
+
+    (void)snprintf(name, sizeof name, "%s.part", hex);
+    auto_close int part = openat(p->blobs, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (part >= 0 && flock(part, LOCK_EX | LOCK_NB) == 0)
+        (void)unlinkat(p->blobs, name, 0);
+}
+
+/* What came is kept for the next pull, but not on a disk that it fills. */
+static void make_room(struct pull *p)
+{
+    for (uint32_t i = 0; i < p->plan.nlayers; i++) {
+        const char *hex = p->plan.layers[i].blob.digest + 7;
+        if (p->wanted[i] == 2)
+            (void)unlinkat(p->blobs, hex, 0);
+        else if (p->wanted[i] == 1)
+            drop_part(p, hex);
+    }
+}
+
+static void clean_up(struct pull *p, bool is_full)
 {
     for (size_t i = 0; i < UNPACKERS; i++) {
         struct unpacker *u = &p->unpackers[i];
@@ -438,6 +462,8 @@ static void clean_up(struct pull *p)
         (void)kill(p->fetcher, SIGKILL);
         wait_for(p->fetcher);
     }
+    if (is_full)
+        make_room(p);
     fd_close(&p->channel);
     fd_close(&p->blobs);
 }
@@ -465,7 +491,7 @@ int pull_run(const struct job *job, const struct chan_msg *m, struct image_done 
         stale_blobs_drop(job->layers);
         r = work(p, e);
     }
-    clean_up(p);
+    clean_up(p, r < 0 && e->code == ERR_CAPACITY);
     if (r == 0 && p->plan.nlayers == 0)
         r = layer_make_empty(job, e);
     if (r == 0)

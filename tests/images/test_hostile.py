@@ -7,6 +7,7 @@ import email.utils
 import io
 import json
 import tarfile
+import threading
 import time
 
 import pytest
@@ -150,6 +151,27 @@ def test_a_layer_that_breaks_off_is_continued(images, bad, ref):
     assert seen[0] is None and all(r is not None for r in seen[1:]), seen
     starts = [int(r.split("=")[1].rstrip("-")) for r in seen[1:]]
     assert starts == sorted(starts) and starts[0] == size // 5
+
+
+def test_layers_come_four_at_once(images, bad, ref):
+    """None is sent before four are asked for, and never are more."""
+    bad.image = Image([tar_of({f"f{i}": b"four %d" % i}) for i in range(8)])
+    layers, there, most, lock = {layer["digest"] for layer in bad.image.layers}, [], [], threading.Lock()
+    meeting = threading.Barrier(4, there.clear)
+
+    def together(rq, digest, blob):
+        if digest not in layers:
+            return False
+        with lock:
+            there.append(digest)
+            most.append(len(there))
+        meeting.wait(30)
+        bad.send_blob(rq, blob)
+        return True
+
+    bad.on_blob = together
+    assert images.pull(ref)["digest"] == bad.image.digest
+    assert most == [1, 2, 3, 4] * 2
 
 
 def test_another_tree_than_the_configuration_says(images, bad, ref, nothing):
