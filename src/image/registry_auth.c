@@ -169,44 +169,58 @@ static void refresh_form(const struct registry *r, const struct registry_challen
     add_form_value(form, "refresh_token", r->password);
 }
 
-static int get_token(struct registry *r, const struct registry_challenge *c, struct err *e)
+/* 1 = a failure that may pass: to be asked again after that time. `form` NULL: with the authorization that is set. */
+static int ask_for_token(struct registry *r, const char *url, const char *form, unsigned tries, int64_t *ret_wait_ms, struct err *e)
 {
-    bool by_form = has_refresh_token(r);
-    auto_free char *url = by_form ? mem_strdup(c->realm) : token_url(r, c);
     struct registry_transfer t;
     auto_buf body = {0};
-    struct buf form = {0};
     int r1;
 
     buf_init(&body, TOKEN_BYTES_MAX);
-    free(r->authorization);
-    r->authorization = NULL;
-    if (by_form) {
-        refresh_form(r, c, &form);
-    } else if (has_credentials(r)) {
-        auto_free char *value = basic_value(r);
-        set_authorization(r, "Basic", value);
-    }
     /* First party as to addresses: the registry names its token service by design, on its own network if it has one. But
      * credentials go there as well, so TLS is not given up for it (registry_transfer_begin). */
-    if (registry_transfer_begin(r, &t, url, NULL, true, e) < 0) {
-        drop_form(&form);
+    if (registry_transfer_begin(r, &t, url, NULL, true, e) < 0)
         return -1;
-    }
-    if (by_form)
-        (void)curl_easy_setopt(t.curl, CURLOPT_POSTFIELDS, buf_str(&form));
+    if (form != NULL)
+        (void)curl_easy_setopt(t.curl, CURLOPT_POSTFIELDS, form);
     t.is_first_party = r->is_private;
     (void)curl_easy_setopt(t.curl, CURLOPT_WRITEFUNCTION, on_token);
     (void)curl_easy_setopt(t.curl, CURLOPT_WRITEDATA, &body);
     CURLcode code = curl_easy_perform(t.curl);
     (void)curl_easy_getinfo(t.curl, CURLINFO_RESPONSE_CODE, &t.reply.status);
-    free(r->authorization);
-    r->authorization = NULL;
     if (code == CURLE_OK && t.reply.status == 200)
         r1 = read_token(r, &body, e);
+    else if (registry_may_retry(&t, code, tries, ret_wait_ms))
+        r1 = 1;
     else
         r1 = registry_failed(&t, code, "a token", e);
     registry_transfer_end(&t);
+    return r1;
+}
+
+static int get_token(struct registry *r, const struct registry_challenge *c, struct err *e)
+{
+    bool by_form = has_refresh_token(r);
+    auto_free char *url = by_form ? mem_strdup(c->realm) : token_url(r, c);
+    auto_free char *basic = has_credentials(r) && !by_form ? basic_value(r) : NULL;
+    struct buf form = {0};
+    int64_t wait_ms = 0;
+    int r1 = 1;
+
+    if (by_form)
+        refresh_form(r, c, &form);
+    for (unsigned tries = 0; r1 == 1; tries++) {
+        registry_pause(r, wait_ms);
+        free(r->authorization);
+        r->authorization = NULL;
+        if (basic != NULL)
+            set_authorization(r, "Basic", basic);
+        r1 = ask_for_token(r, url, by_form ? buf_str(&form) : NULL, tries, &wait_ms, e);
+    }
+    if (r1 < 0) {
+        free(r->authorization);
+        r->authorization = NULL;
+    }
     drop_form(&form);
     return r1;
 }

@@ -54,6 +54,7 @@ class Hostile:
         self.on_manifest = None
         self.token = None               # asked for, when set
         self.token_basic = None         # value of the Authorization header without which there is no token
+        self.token_busy = []            # answers (status, body, headers) before others
         self.token_answer = None        # instead of {"token": ...}
         self.basic = None               # value of the Authorization header that is asked for
         self.requests = []
@@ -75,6 +76,9 @@ class Hostile:
     def handle(self, rq):
         self.requests.append((rq.path, dict(rq.headers)))
         if rq.path.startswith("/token"):
+            if self.token_busy:
+                self.send(rq, *self.token_busy.pop(0))
+                return
             if self.token_basic is not None and rq.headers.get("authorization") != self.token_basic:
                 self.send(rq, 401, b"{}")
                 return

@@ -275,6 +275,16 @@ def test_a_token(images, bad, ref):
     assert token["Authorization"] == "Basic bWU6cGFzcyB3b3Jk"
 
 
+def test_a_token_service_that_is_busy(images, bad, ref):
+    bad.image, bad.token = Image([layer(b"busy token")]), "the-token"
+    bad.token_busy = [(503, b""), (429, b"", [("retry-after", "1")])]
+    images.pull(ref, username="me", password="pass word")
+    asked = [h.get("Authorization") for path, h in bad.requests if path.startswith("/token")]
+    assert len(asked) >= 3 and set(asked) == {"Basic bWU6cGFzcyB3b3Jk"} and bad.token_busy == []
+    bad.token_busy = [(429, b"", [("retry-after", "3600")])]
+    images.pull_fails(ref, "rate_limited", "3600", refresh=True)
+
+
 def test_credentials_of_the_file(images, bad, ref, image_daemon):
     bad.image = Image([layer(b"file")])
     bad.token = "the-token"
