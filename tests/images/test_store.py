@@ -130,6 +130,20 @@ def test_layers_of_pulls_that_broke_off_are_garbage(images, broken):
     assert images.pull(f"{broken.host}/broken/image:1")["size_bytes"] == 180_000
 
 
+def test_collections_during_a_build(images):
+    """What a build has made and still needs is not taken from it, however often somebody collects everything."""
+    steps = "".join(f"RUN echo {n} >/f{n}\nCOPY f /c{n}\n" for n in range(6))
+    op = begin(images, f"FROM base\nENV X={uuid.uuid4().hex}\n{steps}RUN cat /f0 /f5 /c0 /c5 >/all\n", {"f": b"of the context\n"}).json()
+    n = 0
+    while images.api.get(f"/v1/operations/{op['id']}").json()["state"] == "running":
+        collect(images)
+        n += 1
+    op = images.wait(op)
+    assert op["state"] == "succeeded" and n > 1, (op["error"], n)
+    with images.box(op["image"]) as box:
+        assert box.read("/all") == b"0\n5\nof the context\nof the context\n"
+
+
 def test_what_nobody_asks_for_expires(make_daemon):
     """Uploads that no build takes, and layers that came with a pull that broke off."""
     broken = Hostile(free_port())
