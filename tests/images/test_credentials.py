@@ -2,9 +2,12 @@
 Credentials in all forms, and ways to a registry: basic, the forms of a docker config.json, a proxy and hosts that are reached without it, mirrors.
 """
 
+import contextlib
 import http.server
 import json
 import os
+import socket
+import socketserver
 import subprocess
 import tempfile
 import threading
@@ -257,3 +260,63 @@ def test_certificates(make_daemon, tmp_path):
         finally:
             for server in servers:
                 server.stop()
+
+
+class Tunnel(socketserver.ThreadingTCPServer):
+    """A proxy that knows CONNECT, and every name: all of them are one server."""
+
+    daemon_threads = True
+
+    def __init__(self, port):
+        super().__init__(("127.0.0.1", 0), None)
+        self.to, self.asked = port, []
+        self.url = f"127.0.0.1:{self.server_address[1]}"
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def finish_request(self, request, client_address):
+        head = b""
+        while b"\r\n\r\n" not in head:
+            data = request.recv(4096)
+            if not data:
+                return
+            head += data
+        self.asked.append(head.decode().split("\r\n"))
+        if b"Proxy-Authorization: Basic " + helpers.b64("me:word").encode() not in head:
+            request.sendall(b"HTTP/1.1 407 Who\r\nProxy-Authenticate: Basic realm=x\r\nContent-Length: 0\r\n\r\n")
+            return
+        with socket.create_connection(("127.0.0.1", self.to)) as out:
+            request.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            back = threading.Thread(target=self.copy, args=(out, request), daemon=True)
+            back.start()
+            self.copy(request, out)
+            back.join(30)
+
+    @staticmethod
+    def copy(a, b):
+        with contextlib.suppress(OSError):
+            while data := a.recv(65536):
+                b.sendall(data)
+            b.shutdown(socket.SHUT_WR)
+
+
+def test_tls_through_a_proxy(make_daemon, tmp_path):
+    """The proxy gets a name, and its own user and password; the certificate is checked beyond it."""
+    ca = certificate(tmp_path, "ca", "")
+    far = Hostile(free_port(), tls=certificate(tmp_path, "far", "DNS:far.example", ca))
+    far.image, far.basic = image("far by TLS"), "Basic " + helpers.b64("u:p")
+    tunnel = Tunnel(far.port)
+    with tempfile.NamedTemporaryFile(dir="/etc", prefix="quicksand-test-", suffix=".pem") as file:
+        file.write(ca[0].read_bytes())
+        file.flush()
+        os.chmod(file.name, 0o644)
+        images = helpers.Images(make_daemon(registry_ca=file.name, registry_proxy=f"http://me:word@{tunnel.url}"))
+        try:
+            assert images.pull("far.example/a/b:1", username="u", password="p")["digest"] == far.image.digest
+            assert {lines[0] for lines in tunnel.asked} == {"CONNECT far.example:443 HTTP/1.1"}
+            assert not any("Authorization: Basic " + helpers.b64("u:p") in line for lines in tunnel.asked for line in lines)
+            assert not any(k.lower() == "proxy-authorization" for _, headers in far.requests for k in headers)
+            images.pull_fails("another.example/a/b:1", "unavailable", "another.example")        # the certificate is not for that name
+        finally:
+            far.stop()
+            tunnel.shutdown()
+            tunnel.server_close()
