@@ -133,7 +133,7 @@ def test_layers_of_pulls_that_broke_off_are_garbage(images, broken):
 def test_collections_during_a_build(images):
     """What a build has made and still needs is not taken from it, however often somebody collects everything."""
     steps = "".join(f"RUN echo {n} >/f{n}\nCOPY f /c{n}\n" for n in range(6))
-    op = begin(images, f"FROM base\nENV X={uuid.uuid4().hex}\n{steps}RUN cat /f0 /f5 /c0 /c5 >/all\n", {"f": b"of the context\n"}).json()
+    op = begin(images, f"FROM base\nENV X={uuid.uuid4().hex}\n{steps}RUN cat /f0 /f5 /c0 /c5 >/all\n", {"f": b"of the context\n"}, name="of-collections:1").json()
     n = 0
     while images.api.get(f"/v1/operations/{op['id']}").json()["state"] == "running":
         collect(images)
