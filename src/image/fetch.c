@@ -33,6 +33,9 @@ struct fetch {
     struct manifest manifest;
     struct manifest_config config;
     struct fetch_plan plan;
+    unsigned place;                     /* which of mirrors and registry is asked */
+    bool want[MANIFEST_LAYERS_MAX];     /* layers that are still to come */
+    uint64_t got_bytes, earlier_bytes;  /* of those that came; of those that came from earlier places */
     int64_t told_ms;
     uint8_t space[LIMIT_CHANNEL_INLINE];
 };
@@ -162,17 +165,6 @@ static int get_manifest(struct fetch *f, struct err *e)
     return 0;
 }
 
-/* From the first of mirrors and registry that has it. Only "it is not there" and "nobody answers" lead to the next. */
-static int find_manifest(struct fetch *f, struct err *e)
-{
-    for (unsigned i = 0; registry_select(&f->registry, i); i++) {
-        if (get_manifest(f, e) == 0)
-            return 0;
-        if (is_cancelled(f) || !f->registry.is_mirror)
-            return -1;
-    }
-    return -1;
-}
 
 static int get_config(struct fetch *f, struct err *e)
 {
@@ -184,6 +176,24 @@ static int get_config(struct fetch *f, struct err *e)
     return get_document(f, "blobs", b->digest, b->digest, &body, digest, e) < 0
                ? -1
                : manifest_config_read(body.data, body.len, f->arch, f->manifest.nlayers, &f->config, e);
+}
+
+/* Whatever is wrong with a mirror, the next one or the registry itself may do better: its place is taken. False: it was the registry. */
+static bool go_on(struct fetch *f)
+{
+    return f->registry.is_mirror && !is_cancelled(f) && registry_select(&f->registry, ++f->place);
+}
+
+static int find_image(struct fetch *f, struct err *e)
+{
+    if (!registry_select(&f->registry, f->place))
+        return err_set(e, ERR_INTERNAL, "there is no registry to ask");
+    for (;;) {
+        if (get_manifest(f, e) == 0 && get_config(f, e) == 0)
+            return 0;
+        if (!go_on(f))
+            return -1;
+    }
 }
 
 static void tell_plan(struct fetch *f)
@@ -206,7 +216,7 @@ static void tell_plan(struct fetch *f)
     tell(f, FETCH_CONFIG, "", 0);
 }
 
-static int get_want(struct fetch *f, bool want[MANIFEST_LAYERS_MAX], struct err *e)
+static int get_want(struct fetch *f, struct err *e)
 {
     struct pollfd p = {.fd = f->channel, .events = POLLIN};
     struct chan_msg m;
@@ -215,18 +225,22 @@ static int get_want(struct fetch *f, bool want[MANIFEST_LAYERS_MAX], struct err 
         m.type != FETCH_WANT || m.len != f->plan.nlayers)
         return err_set(e, ERR_INTERNAL, "the job did not say what it wants");
     for (uint32_t i = 0; i < f->plan.nlayers; i++)
-        want[i] = m.data[i] == 1;
+        f->want[i] = m.data[i] == 1;
     return 0;
 }
 
 static void on_got(void *arg, uint32_t index)
 {
+    struct fetch *f = arg;
     struct wire_writer w;
     uint8_t out[8];
 
+    f->want[index] = false;
+    f->got_bytes += f->manifest.layers[index].size;
+
     wire_init(&w, out, sizeof out);
     wire_put_u32(&w, index);
-    tell(arg, FETCH_GOT, out, w.len);
+    tell(f, FETCH_GOT, out, w.len);
 }
 
 static void on_progress(void *arg, uint64_t bytes)
@@ -240,21 +254,29 @@ static void on_progress(void *arg, uint64_t bytes)
         return;
     f->told_ms = now;
     wire_init(&w, out, sizeof out);
-    wire_put_u64(&w, bytes);
+    wire_put_u64(&w, f->earlier_bytes + bytes);
     tell(f, FETCH_PROGRESS, out, w.len);
+}
+
+/* What a mirror does not give, or not as its digest says, comes from the next place. Nothing helps against a full disk. */
+static int download(struct fetch *f, struct err *e)
+{
+    const struct download_ops ops = {.got = on_got, .progress = on_progress, .wake_fd = f->channel};
+
+    while (download_blobs(&f->registry, f->blobs, f->manifest.layers, f->manifest.nlayers, f->want, &ops, f, e) < 0) {
+        if (e->code == ERR_CAPACITY || !go_on(f))
+            return -1;
+        f->earlier_bytes = f->got_bytes;
+    }
+    return 0;
 }
 
 static int fetch(struct fetch *f, struct err *e)
 {
-    const struct download_ops ops = {.got = on_got, .progress = on_progress, .wake_fd = f->channel};
-    bool want[MANIFEST_LAYERS_MAX] = {false};
-
-    if (image_ref_parse(f->request->ref, &f->ref, e) < 0 || find_manifest(f, e) < 0 || get_config(f, e) < 0)
+    if (image_ref_parse(f->request->ref, &f->ref, e) < 0 || find_image(f, e) < 0)
         return -1;
     tell_plan(f);
-    if (get_want(f, want, e) < 0)
-        return -1;
-    if (download_blobs(&f->registry, f->blobs, f->manifest.layers, f->manifest.nlayers, want, &ops, f, e) < 0)
+    if (get_want(f, e) < 0 || download(f, e) < 0)
         return -1;
     tell(f, FETCH_DONE, NULL, 0);
     return 0;
@@ -277,8 +299,8 @@ int fetch_run(struct image_pull *request, const struct conf *conf, int blobs, in
     f->registry.arg = f;
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         (void)err_set(&e, ERR_INTERNAL, "libcurl cannot be set up");
-    else
-        (void)fetch(f, &e);
+    else if (fetch(f, &e) == 0)
+        e = (struct err){0};            /* of a mirror */
     if (e.code != ERR_OK)
         tell_failed(f, &e);
     registry_done(&f->registry);

@@ -211,6 +211,32 @@ def test_a_proxy_and_mirrors(make_daemon):
         assert images.pull("far.example/a/b:1", username="u", password="p")["digest"] == far.image.digest
         assert proxy.asked and all(path.startswith("http://far.example/v2/a/b/") for path in proxy.asked)
         assert near.requests and not any("Authorization" in headers for _, headers in near.requests)
+        # A mirror that has the manifest and not every layer, or another one than its digest says: what it gives is used.
+        for n, wrong in enumerate((None, b"something else")):
+            far.image = Image([tar_of({f"f{i}": b"%d of mirrors %d" % (i, n)}) for i in range(8)])
+            lost = far.image.layers[7]["digest"]
+
+            def without(rq, digest, blob, lost=lost, wrong=wrong):
+                if digest != lost:
+                    return False
+                if wrong is None:
+                    near.send(rq, 404)
+                else:
+                    near.send(rq, 200, (wrong * len(blob))[:len(blob)])
+                return True
+
+            near.reset()
+            near.image, near.on_blob = far.image, without
+            far.requests.clear()
+            got = images.pull(f"far.example/half/mirror-{n}:1", username="u", password="p")
+            assert got["digest"] == far.image.digest and got["size_bytes"] == sum(len(b"%d of mirrors %d" % (i, n)) for i in range(8))
+            asked = {path.rsplit("/", 1)[1] for path, _ in far.requests}
+            assert lost in asked and far.image.digest not in asked and "1" not in asked
+        # And one that lacks the configuration.
+        near.reset()
+        far.image = near.image = image("no configuration")
+        near.on_blob = lambda rq, digest, blob: digest == far.image.body["config"]["digest"] and (near.send(rq, 404) or True)
+        assert images.pull("far.example/half/configuration:1", username="u", password="p")["digest"] == far.image.digest
     finally:
         for server in (far, near):
             server.stop()
