@@ -40,10 +40,69 @@ static const char *text_of(const json_t *config, const char *key)
     return json_is_string(v) && json_string_length(v) > 0 ? json_string_value(v) : NULL;
 }
 
+enum kind { TEXT, TEXTS, OBJECT, OBJECT_OF_TEXTS };
+
+static bool is_list_of_texts(const json_t *list)
+{
+    json_t *item;
+    size_t i;
+
+    json_array_foreach((json_t *)(uintptr_t)list, i, item)
+        if (!json_is_string(item))
+            return false;
+    return json_is_array(list);
+}
+
+static bool is_object_of(const json_t *o, bool texts)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach((json_t *)(uintptr_t)o, key, value)
+        if (texts && !json_is_string(value))
+            return false;
+    return json_is_object(o);
+}
+
+static bool is_of(const json_t *v, enum kind kind)
+{
+    switch (kind) {
+    case TEXT:
+        return json_is_string(v);
+    case TEXTS:
+        return is_list_of_texts(v);
+    case OBJECT:
+    case OBJECT_OF_TEXTS:
+    default:
+        return is_object_of(v, kind == OBJECT_OF_TEXTS);
+    }
+}
+
+int image_config_kinds(const json_t *config, struct err *e)
+{
+    static const char *const names[] = {"a text", "a list of texts", "an object", "an object of texts"};
+    static const struct {
+        const char *key;
+        enum kind kind;
+    } fields[] = {
+        {"Cmd", TEXTS}, {"Entrypoint", TEXTS}, {"Env", TEXTS}, {"OnBuild", TEXTS}, {"Shell", TEXTS}, {"User", TEXT}, {"WorkingDir", TEXT},
+        {"StopSignal", TEXT}, {"Labels", OBJECT_OF_TEXTS}, {"ExposedPorts", OBJECT}, {"Volumes", OBJECT}, {"Healthcheck", OBJECT},
+    };
+
+    if (config != NULL && !json_is_null(config) && !json_is_object(config))
+        return err_set(e, ERR_INVALID, "'config' in the image's configuration is not an object");
+    for (size_t i = 0; i < array_len(fields); i++) {
+        const json_t *v = json_object_get(config, fields[i].key);
+        if (v != NULL && !json_is_null(v) && !is_of(v, fields[i].kind))
+            return err_set(e, ERR_INVALID, "'%s' in the image's configuration is not %s", fields[i].key, names[fields[i].kind]);
+    }
+    return 0;
+}
+
 int image_config_apply(const json_t *whole, struct image_row *row, struct err *e)
 {
     const json_t *config = json_object_get(whole, "config");
-    auto_json *env = read_env(json_object_get(config, "Env"), e);
+    auto_json *env = image_config_kinds(config, e) < 0 ? NULL : read_env(json_object_get(config, "Env"), e);
     auto_free char *workdir = NULL;
 
     if (env == NULL)
@@ -58,10 +117,13 @@ int image_config_apply(const json_t *whole, struct image_row *row, struct err *e
         .image = "", .app = "default", .env = env, .workdir = workdir, .user = text_of(config, "User")};
     if (spec_check(&spec, e) < 0)
         return err_wrap(e, "configuration of the image");
+    auto_free char *text = js_text(whole, false);
+    if (strlen(text) > CONFIG_MAX)
+        return err_set(e, ERR_TOO_LARGE, "the image's configuration has %zu bytes, at most %u are accepted", strlen(text), CONFIG_MAX);
     row->env = js_text(env, false);
     row->workdir = take_ptr(&workdir);
     row->user = spec.user != NULL ? mem_strdup(spec.user) : NULL;
-    row->config = js_text(whole, false);
+    row->config = take_ptr(&text);
     return 0;
 }
 

@@ -14,6 +14,8 @@
 int image_config_read(const char *text, struct image_row *row, struct err *e);
 /* The same from an object. */
 int image_config_apply(const json_t *whole, struct image_row *row, struct err *e);
+/* Whether the fields of a "config" are of the kinds that everybody who reads them takes for granted; NULL is. */
+int image_config_kinds(const json_t *config, struct err *e);
 /* The other way: what `row` says as a configuration without its `rootfs`, for an image of so many layers. */
 json_t *image_config_make(const struct image_row *row, size_t nlayers);
 

@@ -61,12 +61,7 @@ bool copy_has_exceptions(const struct copy *c)
 
 bool copy_was_made(struct copy *c, const char *path)
 {
-    for (size_t i = 0; i < c->nmade; i++)
-        if (strcmp(c->made[i], path) == 0)
-            return true;
-    c->made = mem_realloc(c->made, (c->nmade + 1) * sizeof *c->made);
-    c->made[c->nmade++] = mem_strdup(path);
-    return false;
+    return map_put(&c->made, path, c) != NULL;
 }
 
 static int make_dir(struct copy *c, const char *path, struct err *e)
@@ -219,8 +214,7 @@ static int extract(struct copy *c, int fd, const char *to, struct err *e)
     c->changes++;
     c->scribe.counts.bytes += counts.bytes;
     c->scribe.counts.files += counts.files;
-    sha256_add(&c->scribe.hash, to, strlen(to) + 1);
-    sha256_add(&c->scribe.hash, hex, sizeof hex);
+    scribe_note(&c->scribe, 'a', to, &(struct tree_attr){0}, hex, strlen(hex));
     return 0;
 }
 
@@ -361,11 +355,7 @@ static int copy_text(struct copy *c, uint32_t i, const char *dest, bool into, st
     if ((into ? copy_join(dest, c->rq->texts[i].name, to, e) : copy_join("", dest, to, e)) < 0 || make_parents(c, to, e) < 0)
         return -1;
     c->changes++;
-    sha256_add(&c->scribe.hash, to, strlen(to) + 1);
-    sha256_add(&c->scribe.hash, &a.uid, sizeof a.uid);
-    sha256_add(&c->scribe.hash, &a.gid, sizeof a.gid);
-    sha256_add(&c->scribe.hash, &a.mode, sizeof a.mode);
-    sha256_add(&c->scribe.hash, c->rq->texts[i].text, c->rq->texts[i].len);
+    scribe_note(&c->scribe, 't', to, &a, c->rq->texts[i].text, c->rq->texts[i].len);
     if (tree_file(&c->scribe.tree, to, &fd, e) < 0)
         return -1;
     int r = fd_write_all(fd, c->rq->texts[i].text, c->rq->texts[i].len);
@@ -519,15 +509,14 @@ int copy_run(const struct job *job, const struct chan_msg *m, struct image_done 
     c->job = job;
     c->rq = rq;
     c->root = -1;
+    map_init(&c->made);
     if (m->nfds != 0 || image_copy_decode(rq, m->data, m->len) < 0)
         (void)err_set(e, ERR_MALFORMED, "not a request of this version");
     else if (confine_unpacker(e) == 0 && prepare(c, e) == 0)
         r = copy_staged(c, ret, e);
     chain_close(&c->source);
     chain_close(&c->base);
-    for (size_t i = 0; i < c->nmade; i++)
-        free(c->made[i]);
-    free(c->made);
+    map_done(&c->made);
     free(c->ignore);
     fd_close(&c->root);
     free(c);

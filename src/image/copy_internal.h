@@ -4,6 +4,7 @@
 #ifndef QS_IMAGE_COPY_INTERNAL_H
 #define QS_IMAGE_COPY_INTERNAL_H
 
+#include "base/map.h"
 #include "image/chain.h"
 #include "image/job.h"
 #include "image/scribe.h"
@@ -19,8 +20,7 @@ struct copy {
     size_t ignore_len;
     uid_t uid;
     gid_t gid;
-    char **made;                        /* directories that the layer has already; owned */
-    size_t nmade;
+    struct map made;                    /* directories that the layer has already -> not NULL; owned */
     uint64_t changes;
     char start[LIMIT_PATH];             /* of --parents: the directory in the source where a copy begins */
     size_t at;                          /* of a path in the source: where the part begins that --exclude speaks of */

@@ -1,5 +1,9 @@
 /*
  * scribe.c - writing a layer out of entries of other trees, and naming it by what was written
+ *
+ * The name is a hash of a text that says each entry in a way that can be read in one way only: whatever is not of a fixed length has its length
+ * before it, or ends with the byte it cannot have. Else one layer could be made to stand for another. The text is no archive either, whose hash is
+ * the name of a layer that was pulled.
  */
 #include "image/scribe.h"
 
@@ -21,31 +25,35 @@
 #define XATTR_NAMES_MAX 8192
 #define XATTR_VALUE_MAX 65536
 
-struct scribe_link {
-    dev_t dev;
-    ino_t inode;
-    char *path;                         /* owned */
-};
-
 void scribe_begin(struct scribe *s, const struct job *job, int root, const struct unpack_limits *limits)
 {
+    uint8_t no_tar[512];                /* whose first header would be this */
+
     *s = (struct scribe){.job = job, .limits = *limits};
     tree_init(&s->tree, root);
+    map_init(&s->links);
     sha256_init(&s->hash);
+    memset(no_tar, 0xff, sizeof no_tar);
+    sha256_add(&s->hash, no_tar, sizeof no_tar);
     s->buffer = mem_alloc(CHUNK);
 }
 
 void scribe_forget_links(struct scribe *s)
 {
-    for (size_t i = 0; i < s->nlinks; i++)
-        free(s->links[i].path);
-    s->nlinks = 0;
+    struct map_iter it = MAP_ITER;
+    const char *key;
+    void *path;
+
+    while (map_next(&s->links, &it, &key, &path))
+        free(path);
+    map_done(&s->links);
+    map_init(&s->links);
 }
 
 void scribe_done(struct scribe *s)
 {
     scribe_forget_links(s);
-    free(s->links);
+    map_done(&s->links);
     free(s->buffer);
     tree_done(&s->tree);
 }
@@ -73,6 +81,21 @@ static void note(struct scribe *s, char kind, const char *path, const struct tre
     (void)snprintf(line, sizeof line, "%c %u %u %o", kind, a->uid, a->gid, a->mode);
     note_text(s, line);
     note_text(s, path);
+}
+
+static void note_size(struct scribe *s, uint64_t n)
+{
+    char text[32];
+
+    (void)snprintf(text, sizeof text, "%" PRIu64, n);
+    note_text(s, text);
+}
+
+void scribe_note(struct scribe *s, char kind, const char *path, const struct tree_attr *a, const void *content, size_t n)
+{
+    note(s, kind, path, a);
+    note_size(s, n);
+    sha256_add(&s->hash, content, n);
 }
 
 static int count(struct scribe *s, uint64_t bytes, struct err *e)
@@ -108,6 +131,7 @@ static int copy_xattrs(struct scribe *s, int from, int to, struct err *e)
         if (len < 0)
             return err_sys(e, errno, "read the extended attribute '%.60s'", name);
         note_text(s, name);
+        note_size(s, (uint64_t)len);
         sha256_add(&s->hash, value, (size_t)len);
         if (tree_xattr(to, name, value, (size_t)len, e) < 0)
             return -1;
@@ -162,13 +186,11 @@ static int copy_contents(struct scribe *s, int from, int to, off_t size, struct 
 static int copy_file(struct scribe *s, const char *path, int from, const struct stat *st, const struct tree_attr *a, struct err *e)
 {
     auto_close int to = -1;
-    char size[32];
 
     if (count(s, (uint64_t)st->st_size, e) < 0)
         return -1;
     note(s, 'f', path, a);
-    (void)snprintf(size, sizeof size, "%lld", (long long)st->st_size);
-    note_text(s, size);
+    note_size(s, (uint64_t)st->st_size);
     if (tree_file(&s->tree, path, &to, e) < 0 || copy_contents(s, from, to, st->st_size, e) < 0 || tree_file_end(to, a, e) < 0 ||
         copy_xattrs(s, from, to, e) < 0)
         return -1;
@@ -178,17 +200,15 @@ static int copy_file(struct scribe *s, const char *path, int from, const struct 
 /* The path that the same file was written to, NULL if it comes for the first time. */
 static const char *linked(struct scribe *s, const char *path, const struct stat *st)
 {
+    char key[48];
+
     if (st->st_nlink < 2)
         return NULL;
-    for (size_t i = 0; i < s->nlinks; i++)
-        if (s->links[i].inode == st->st_ino && s->links[i].dev == st->st_dev)
-            return s->links[i].path;
-    if (s->nlinks == s->links_size) {
-        s->links_size = s->links_size > 0 ? s->links_size * 2 : 64;
-        s->links = mem_realloc(s->links, s->links_size * sizeof *s->links);
-    }
-    s->links[s->nlinks++] = (struct scribe_link){st->st_dev, st->st_ino, mem_strdup(path)};
-    return NULL;
+    (void)snprintf(key, sizeof key, "%" PRIu64 ":%" PRIu64, (uint64_t)st->st_dev, (uint64_t)st->st_ino);
+    const char *first = map_get(&s->links, key);
+    if (first == NULL)
+        (void)map_put(&s->links, key, mem_strdup(path));
+    return first;
 }
 
 static int regular(struct scribe *s, const char *path, int dir, const char *name, const struct stat *st, const struct tree_attr *a,

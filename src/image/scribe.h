@@ -9,6 +9,7 @@
 
 #include <sys/stat.h>
 
+#include "base/map.h"
 #include "base/sha256.h"
 #include "image/job.h"
 #include "image/tree.h"
@@ -22,8 +23,7 @@ struct scribe {
     struct sha256 hash;
     struct unpack_counts counts;
     struct unpack_limits limits;
-    struct scribe_link *links;          /* names of files that may come again as hard links */
-    size_t nlinks, links_size;
+    struct map links;                   /* "dev:inode" of files that may come again as hard links -> first path; owned */
     void *buffer;                       /* owned */
 };
 
@@ -31,6 +31,8 @@ void scribe_begin(struct scribe *s, const struct job *job, int root, const struc
 void scribe_done(struct scribe *s);
 /* Names that come from now on are no hard links to earlier ones. */
 void scribe_forget_links(struct scribe *s);
+/* What the caller writes itself and the name of the layer is to say: of a kind of its own, with all there is to know of its content. */
+void scribe_note(struct scribe *s, char kind, const char *path, const struct tree_attr *a, const void *content, size_t n);
 /* Times of directories, and the name: 64 digits. */
 int scribe_end(struct scribe *s, char ret_layer[72], struct err *e);
 

@@ -10,11 +10,13 @@
 
 #define DEPTH_MAX 20
 #define WORD_MAX (256U * 1024)
+#define WORK_MAX 5000000            /* steps of all patterns of one instruction: a build has no process of its own for them */
 
 struct lexer {
     const struct df_shell *sh;
     const char *at;
     int depth;
+    long work;                      /* that patterns may still take; below 0 = too much was asked */
     struct err *e;
 };
 
@@ -36,30 +38,41 @@ static int expand_until(struct lexer *l, char stop, struct buf *out);
 
 /* --- patterns of ${x#pattern} ------------------------------------------------------------------------------------------------- */
 
-static bool matches(const char *p, const char *s, size_t n)
+/* Without recursion: of several '*' only the last one has to try again. */
+static bool matches(struct lexer *l, const char *p, const char *s, size_t n)
 {
-    if (*p == '\0')
-        return n == 0;
-    if (*p == '*') {
-        for (size_t i = 0; i <= n; i++)
-            if (matches(p + 1, s + i, n - i))
-                return true;
-        return false;
+    const char *star = NULL;        /* behind the last '*' */
+    size_t at = 0, tried = 0;       /* what it stands for ends before s[tried] */
+
+    while (--l->work >= 0) {
+        if (*p == '*') {
+            star = ++p;
+            tried = at;
+            continue;
+        }
+        if (at == n && *p == '\0')
+            return true;
+        const char *literal = *p == '\\' && p[1] != '\0' ? p + 1 : p;
+        if (at < n && *p != '\0' && (*p == '?' || s[at] == *literal)) {
+            p = literal + 1;
+            at++;
+            continue;
+        }
+        if (star == NULL || tried == n)
+            return false;
+        p = star;
+        at = ++tried;
     }
-    if (*p == '\\' && p[1] != '\0')
-        p++;
-    else if (*p == '?')
-        return n > 0 && matches(p + 1, s + 1, n - 1);
-    return n > 0 && *s == *p && matches(p + 1, s + 1, n - 1);
+    return false;
 }
 
-static void trim_pattern(const char *value, const char *pattern, bool front, bool greedy, struct buf *out)
+static void trim_pattern(struct lexer *l, const char *value, const char *pattern, bool front, bool greedy, struct buf *out)
 {
     size_t n = strlen(value), begin = 0, len = n;
     bool found = false;
 
-    for (size_t i = 0; i <= n && (!found || greedy); i++) {
-        if (front ? matches(pattern, value, i) : matches(pattern, value + n - i, i)) {
+    for (size_t i = 0; i <= n && (!found || greedy) && l->work >= 0; i++) {
+        if (front ? matches(l, pattern, value, i) : matches(l, pattern, value + n - i, i)) {
             found = true;
             begin = front ? i : 0;
             len = n - i;
@@ -68,14 +81,14 @@ static void trim_pattern(const char *value, const char *pattern, bool front, boo
     (void)buf_add(out, value + begin, found ? len : n);
 }
 
-static void replace_pattern(const char *value, const char *pattern, const char *with, bool all, struct buf *out)
+static void replace_pattern(struct lexer *l, const char *value, const char *pattern, const char *with, bool all, struct buf *out)
 {
     size_t n = strlen(value);
 
-    for (size_t at = 0; at < n;) {
+    for (size_t at = 0; at < n && l->work >= 0;) {
         size_t len = 0;
-        for (size_t i = n - at; i > 0 && len == 0; i--)
-            if (matches(pattern, value + at, i))
+        for (size_t i = n - at; i > 0 && len == 0 && l->work >= 0; i--)
+            if (matches(l, pattern, value + at, i))
                 len = i;
         if (len == 0) {
             (void)buf_addc(out, value[at++]);
@@ -141,13 +154,14 @@ static int apply(struct lexer *l, char op, bool colon, bool twice, const char *n
     case '#':
     case '%':
         if (value != NULL)
-            trim_pattern(value, word, op == '#', twice, out);
-        return 0;
+            trim_pattern(l, value, word, op == '#', twice, out);
+        break;
     default:
         if (value != NULL)
-            replace_pattern(value, word, with, twice, out);
-        return 0;
+            replace_pattern(l, value, word, with, twice, out);
+        break;
     }
+    return l->work >= 0 ? 0 : err_set(l->e, ERR_TOO_LARGE, "the pattern of '${%.*s' takes more than %d steps", n < 40 ? (int)n : 40, name, WORK_MAX);
 }
 
 static int braces(struct lexer *l, struct buf *out)
@@ -281,7 +295,7 @@ static int expand_until(struct lexer *l, char stop, struct buf *out)
 
 char *df_expand(const struct df_shell *sh, const char *text, struct err *e)
 {
-    struct lexer l = {.sh = sh, .at = text, .e = e};
+    struct lexer l = {.sh = sh, .at = text, .work = WORK_MAX, .e = e};
 
     return read_word(&l, '\0');
 }
@@ -318,7 +332,7 @@ static char *next_word(struct lexer *l, char stop, bool *ret_failed)
 
 json_t *df_words(const struct df_shell *sh, const char *text, struct err *e)
 {
-    struct lexer l = {.sh = sh, .at = text, .e = e};
+    struct lexer l = {.sh = sh, .at = text, .work = WORK_MAX, .e = e};
     auto_json *list = json_array();
     bool failed = false;
     char *word;
@@ -341,7 +355,7 @@ static json_t *pair(const char *name, const char *value)
 
 json_t *df_pairs(const struct df_shell *sh, const char *text, struct err *e)
 {
-    struct lexer l = {.sh = sh, .at = text, .e = e};
+    struct lexer l = {.sh = sh, .at = text, .work = WORK_MAX, .e = e};
     auto_json *list = json_array();
     bool failed = false;
 

@@ -116,7 +116,7 @@ static int keep_image(struct build *b, char ret_id[ID_SIZE], struct err *e)
     }
     (void)json_object_set_new(st->config, "Env", list);
     if (b->labels != NULL) {
-        if (json_object_get(st->config, "Labels") == NULL)
+        if (!json_is_object(json_object_get(st->config, "Labels")))
             (void)json_object_set_new(st->config, "Labels", json_object());
         (void)json_object_update(json_object_get(st->config, "Labels"), b->labels);
     }
@@ -333,10 +333,9 @@ static void next(struct build *b)
             build_failed(b, &e);
             return;
         }
-        if (r > 0)
-            return;
-        free(b->key);
-        b->key = NULL;
+        if (r == 0)                     /* others have their turn between two steps of a long file */
+            build_step_done(b);
+        return;
     }
     end_built(b);
 }

@@ -8,6 +8,16 @@
 #include "api/shared/signals.h"
 #include "base/mem.h"
 
+#define TEXT_BYTES_MAX (32U << 20)
+#define PORT_BYTES 100          /* of one port in the configuration */
+
+int build_charge(struct build *b, uint64_t n, struct err *e)
+{
+    b->text_bytes += n;
+    return b->text_bytes <= TEXT_BYTES_MAX
+               ? 0 : err_set(e, ERR_TOO_LARGE, "variables, labels and ports of the build have more than %u bytes in all its stages", TEXT_BYTES_MAX);
+}
+
 static json_t *member(json_t *o, const char *key, bool is_array)
 {
     json_t *v = json_object_get(o, key);
@@ -29,8 +39,12 @@ static int pairs(struct build *b, const struct df_instruction *in, json_t *into,
 
     if (list == NULL)
         return -1;
-    json_array_foreach(list, i, pair)
-        (void)json_object_set(into, json_string_value(json_array_get(pair, 0)), json_array_get(pair, 1));
+    json_array_foreach(list, i, pair) {
+        const json_t *name = json_array_get(pair, 0), *value = json_array_get(pair, 1);
+        if (build_charge(b, json_string_length(name) + json_string_length(value), e) < 0)
+            return -1;
+        (void)json_object_set(into, json_string_value(name), json_array_get(pair, 1));
+    }
     return 0;
 }
 
@@ -52,6 +66,8 @@ static int arg(struct build *b, const struct df_instruction *in, struct err *e)
         json_t *global = json_object_get(b->global_args, name);
         if (*name == '\0')
             return df_fail(in, e, "an argument has no name");
+        if (build_charge(b, json_string_length(word), e) < 0)
+            return -1;
         if (given != NULL)
             (void)json_object_set(s->args, name, given);
         else if (eq != NULL)
@@ -77,7 +93,7 @@ static json_t *command(const struct stage *s, const struct df_instruction *in)
 }
 
 /* "80", "80/udp", "8000-8010/tcp": each port is a key. */
-static int expose(const struct df_instruction *in, const char *text, json_t *into, struct err *e)
+static int expose(struct build *b, const struct df_instruction *in, const char *text, json_t *into, struct err *e)
 {
     const char *slash = strchr(text, '/'), *kind = slash != NULL ? slash + 1 : "tcp";
     char *end = NULL;
@@ -89,6 +105,8 @@ static int expose(const struct df_instruction *in, const char *text, json_t *int
         return df_fail(in, e, "'%.40s' is no port and no range of ports", text);
     if (strcmp(kind, "tcp") != 0 && strcmp(kind, "udp") != 0 && strcmp(kind, "sctp") != 0)
         return df_fail(in, e, "'%.40s' is neither tcp, udp nor sctp", kind);
+    if (build_charge(b, (last - first + 1) * PORT_BYTES, e) < 0)
+        return -1;
     for (unsigned long port = first; port <= last; port++) {
         auto_free char *name = mem_printf("%lu/%s", port, kind);
         (void)json_object_set_new(into, name, json_object());
@@ -110,7 +128,7 @@ static int words_as_keys(struct build *b, const struct df_instruction *in, const
         const char *text = json_string_value(word);
         if (in->kind != DF_EXPOSE)
             (void)json_object_set_new(into, text, json_object());
-        else if (expose(in, text, into, e) < 0)
+        else if (expose(b, in, text, into, e) < 0)
             return -1;
     }
     return 0;
@@ -198,6 +216,8 @@ static long long nanoseconds(const char *text)
             return -1;
         end += unit == 1e6 ? 2 : 1;
         total += v * unit;
+        if (!(total < 9e18))            /* nor one that is no number */
+            return -1;
     }
     return (long long)total;
 }

@@ -7,6 +7,7 @@
 #include "api/shared/build/internal.h"
 #include "base/mem.h"
 #include "core/image.h"
+#include "core/image_config.h"
 
 #define SOURCE_MISSING "from names neither a stage before it nor an image that is here: "
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -42,6 +43,11 @@ static int take_base(struct build *b, const char *id_or_name, struct err *e)
         return err_wrap(e, "image %s", row.id);
     }
     const json_t *own = json_object_get(whole, "config");
+    if (image_config_kinds(own, e) < 0) {
+        json_decref(env);
+        json_decref(layers);
+        return err_wrap(e, "image %s", row.id);
+    }
     json_t *config = json_is_object(own) ? json_deep_copy(own) : json_object();
     if (row.workdir != NULL)
         (void)json_object_set_new(config, "WorkingDir", json_string(row.workdir));
@@ -100,6 +106,8 @@ int build_from(struct build *b, const struct df_instruction *in, struct err *e)
         return df_fail(in, e, "the name of the image is empty");
     const struct stage *s = build_find_stage(b, name, true);
     if (s != NULL && s->is_done) {
+        if (build_charge(b, json_dumpb(s->config, NULL, 0, 0) + json_dumpb(s->env, NULL, 0, 0), e) < 0)
+            return -1;
         start_stage(build_stage(b), json_deep_copy(s->layers), json_deep_copy(s->config), json_deep_copy(s->env));
         return 0;
     }

@@ -64,6 +64,7 @@ struct build {
     const struct df_instruction *current;
     char *key;                          /* of the step under way, NULL = it has none; owned */
     bool is_flattening;
+    uint64_t text_bytes;                /* that instructions have made of variables, labels and the like */
 };
 
 /* build.c: a step is over. */
@@ -95,7 +96,9 @@ char *build_path(const struct stage *s, const char *path);
 int build_from(struct build *b, const struct df_instruction *in, struct err *e);
 /* Images that the instruction takes files from: 1 = one is being pulled, and the instruction will be begun again. */
 int build_fetch_sources(struct build *b, const struct df_instruction *in, struct err *e);
-/* config.c: instructions that change no file. */
+/* config.c: so many bytes more are kept for the build; -1 when they are too many. A few lines can make much of little. */
+int build_charge(struct build *b, uint64_t n, struct err *e);
+/* Instructions that change no file. */
 int build_config(struct build *b, const struct df_instruction *in, struct err *e);
 /* copy.c: COPY, ADD, and the directory of WORKDIR. */
 int build_copy(struct build *b, const struct df_instruction *in, struct err *e);

@@ -112,6 +112,8 @@ static int global_arg(struct build *b, const struct df_instruction *in, struct e
         const char *text = json_string_value(word), *eq = strchr(text, '=');
         auto_free char *name = mem_strndup(text, eq != NULL ? (size_t)(eq - text) : strlen(text));
         json_t *given = json_object_get(b->given_args, name);
+        if (build_charge(b, json_string_length(word), e) < 0)
+            return -1;
         if (given != NULL)
             (void)json_object_set(b->global_args, name, given);
         else if (eq != NULL)
@@ -163,14 +165,12 @@ int build_find_stages(struct build *b, struct err *e)
     return 0;
 }
 
-static void mark(struct build *b, size_t at);
-
 static void mark_named(struct build *b, size_t at, const char *name)
 {
     b->stage = at;
-    const struct stage *other = build_find_stage(b, name, true);
+    struct stage *other = build_find_stage(b, name, true);
     if (other != NULL)
-        mark(b, (size_t)(other - b->stages));
+        other->is_needed = true;
 }
 
 char *build_mount_from(const char *value)
@@ -189,15 +189,12 @@ static void mark_mounts(struct build *b, size_t at, const struct df_instruction 
     }
 }
 
-/* The stages that a stage is made of, marked with itself. */
+/* The stages that a stage is made of, all of them before it. */
 static void mark(struct build *b, size_t at)
 {
-    struct stage *s = &b->stages[at];
+    const struct stage *s = &b->stages[at];
     struct err ignored;
 
-    if (s->is_needed)
-        return;
-    s->is_needed = true;
     for (size_t i = s->from; i < s->end; i++) {
         const struct df_instruction *in = &b->file.list[i];
         auto_json *words = in->kind == DF_FROM ? build_from_words(b, in, &ignored) : NULL;
@@ -218,6 +215,9 @@ int build_choose_target(struct build *b, const char *target, struct err *e)
             return err_param(e, ERR_NOT_FOUND, "target", "the Dockerfile has no stage '%.60s'", target);
         b->target = (size_t)(s - b->stages);
     }
-    mark(b, b->target);
+    b->stages[b->target].is_needed = true;
+    for (size_t at = b->target + 1; at > 0; at--)
+        if (b->stages[at - 1].is_needed)
+            mark(b, at - 1);
     return 0;
 }
