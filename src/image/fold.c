@@ -164,6 +164,7 @@ static int fold(const struct job *job, struct fold *f, int from, struct image_do
     if (layer_stage(job, &staging, &root, e) < 0)
         return -1;
     scribe_begin(&f->scribe, job, root, &(struct unpack_limits){f->request->max_bytes, f->request->max_files});
+    f->scribe.drops_secrets = true;
     int r = fold_root(f, from, e);
     if (r == 0)
         r = scribe_end(&f->scribe, ret->layer, e);

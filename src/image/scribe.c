@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/secret_mark.h"
 #include "image/names.h"
 #include "image/source.h"
 #include "sys/fd.h"
@@ -211,11 +212,24 @@ static const char *linked(struct scribe *s, const char *path, const struct stat 
     return first;
 }
 
+static int open_file(int dir, const char *name)
+{
+    return openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+}
+
 static int regular(struct scribe *s, const char *path, int dir, const char *name, const struct stat *st, const struct tree_attr *a,
                    struct err *e)
 {
-    const char *first = linked(s, path, st);
+    auto_close int from = -1;
 
+    if (s->drops_secrets) {
+        from = open_file(dir, name);
+        if (from < 0)
+            return err_sys(e, errno, "open");
+        if (fgetxattr(from, SECRET_MARK, NULL, 0) >= 0)
+            return 0;
+    }
+    const char *first = linked(s, path, st);
     if (first != NULL) {
         if (count(s, 0, e) < 0)
             return -1;
@@ -223,7 +237,8 @@ static int regular(struct scribe *s, const char *path, int dir, const char *name
         note_text(s, first);
         return tree_link(&s->tree, path, first, e);
     }
-    auto_close int from = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (from < 0)
+        from = open_file(dir, name);
     if (from < 0)
         return err_sys(e, errno, "open");
     return copy_file(s, path, from, st, a, e);

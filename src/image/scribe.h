@@ -25,6 +25,7 @@ struct scribe {
     struct unpack_limits limits;
     struct map links;                   /* "dev:inode" of files that may come again as hard links -> first path; owned */
     void *buffer;                       /* owned */
+    bool drops_secrets;                 /* files with SECRET_MARK are passed over, and all their names */
 };
 
 void scribe_begin(struct scribe *s, const struct job *job, int root, const struct unpack_limits *limits);

@@ -79,6 +79,38 @@ def test_secrets_in_files(images, image_daemon):
     assert op["result"]["cached_steps"] == 1 and again["layers"] == other["layers"]
 
 
+def layers_with(images, image, word):
+    return [str(path) for layer in image["layers"] for path in (images.daemon.data_dir / "layers" / layer).rglob("*")
+            if path.is_file() and not path.is_symlink() and word.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("before,target,step,out", [
+    ("mkdir -p /run/secrets /data && ln -s /data/x /run/secrets/K", "/run/secrets/K", "cat /run/secrets/K; test ! -e /data/x", "ls -A /data; readlink /run/secrets/K"),
+    ("mkdir -p /d /e && echo old >/e/x && ln -s ../e/x /d/K", "/d/K", "cat /d/K; cat /e/x", "cat /e/x; readlink /d/K"),
+    ("mkdir /d && echo old >/d/x && ln /d/x /d/K", "/d/K", "cat /d/K; cat /d/x", "cat /d/x /d/K"),
+    ("mkdir /d && mkfifo /d/K", "/d/K", "cat /d/K", "test -p /d/K && echo fifo"),
+    ("mkdir /app && echo 1 >/app/f", "/app/.npmrc", "cat /app/.npmrc; mv /app /srv/app", "ls -A /srv/app"),
+    ("mkdir /app && echo 1 >/app/f", "/app/.npmrc", "cat /app/.npmrc; ln /app/.npmrc /app/other", "ls -A /app"),
+    ("true", "/new/deep/K", "cat /new/deep/K; mv /new /srv/new", "find /srv"),
+    ("ln -s /dev/shm /app", "/app/K", "cat /app/K", "ls -A /dev/shm"),
+], ids=["link", "link-to-a-file", "second-name", "fifo", "moved", "named-again", "moved-with-its-directories", "no-layer"])
+def test_secrets_stay_in_no_layer(images, before, target, step, out):
+    """Whatever an image has put in their place, and wherever the step puts them: not in the image. A link there leads nobody."""
+    value = uuid.uuid4().hex
+    image, op = build(images, f"FROM base\nRUN {before}\nRUN --mount=type=secret,id=K,target={target} {step}\n", secrets={"K": value}, no_cache=True)
+    assert any(value in line for line in images.log(op))
+    assert layers_with(images, image, value) == []
+    assert value not in sh(images, image, out)
+
+
+@pytest.mark.parametrize("before,target", [("mkdir -p /d/K", "/d/K"), ("ln -s /proc/self /d", "/d/K"), ("true", "/d/.."), ("true", "/d/K/")])
+def test_secrets_that_cannot_be_there(images, before, target):
+    """A step that asked for a file does not run without it."""
+    op = build_fails(images, f"FROM base\nRUN {before}\nRUN --mount=type=secret,id=K,target={target} echo it-ran\n", "conflict", "line 3", "secret",
+                     secrets={"K": "v"})
+    assert "it-ran" not in images.log(op)
+
+
 def test_a_failing_step_with_a_secret(images):
     build_fails(images, "FROM base\nRUN --mount=type=secret,id=K exit 7\n", "conflict", "line 2", "exit code 7", secrets={"K": "v"})
     build_fails(images, "FROM base\nRUN --mount=type=secret,id=K [\"/not/there\"]\n", "executable_not_found", "line 2", secrets={"K": "v"})

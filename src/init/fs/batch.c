@@ -3,7 +3,7 @@
  *
  * Operations are {"op": name, ...arguments}. They come in the arguments or, where those would be too long
  * for a command line, on stdin as one JSON array. The result is an array of {"ok": ...} and
- * {"error": ...}; an error stops nothing.
+ * {"error": ...}; an error stops nothing, but with "strict": then it is the error of all.
  */
 #include <errno.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static const struct json *read_ops(struct op *o, struct fs_error *e)
     return nodes;
 }
 
-static void run(struct op *o, const struct json *args)
+static int run(struct op *o, const struct json *args, struct fs_error *ret_e)
 {
     struct arena arena = {0};
     struct op one = {.args = args, .out = o->out, .arena = &arena, .batch = true};
@@ -65,13 +65,20 @@ static void run(struct op *o, const struct json *args)
     }
     out_text(o->out, "}");
     arena_reset(&arena, (struct arena_mark){0});
+    if (r < 0)
+        *ret_e = e;
+    return r;
 }
 
 int op_batch(struct op *o, struct fs_error *e)
 {
     const struct json *ops = json_get(o->args, "ops");
     struct out *real = o->out, memory;
+    bool strict;
+    int r = 0;
 
+    if (arg_bool(o, "strict", false, &strict, e) < 0)
+        return -1;
     if (ops == NULL || ops->type == JSON_NULL)
         ops = read_ops(o, e);
     if (ops == NULL)
@@ -85,13 +92,17 @@ int op_batch(struct op *o, struct fs_error *e)
     o->out = &memory;
     out_text(&memory, "[");
     const struct json *v = json_first(ops);
-    for (uint32_t i = 0; i < ops->count; i++, v = json_after(v)) {
+    for (uint32_t i = 0; i < ops->count && (r == 0 || !strict); i++, v = json_after(v)) {
         if (i > 0)
             out_text(&memory, ",");
-        run(o, v);
+        r = run(o, v, e);
     }
     out_text(&memory, "]");
     o->out = real;
+    if (strict && r < 0) {
+        out_free(&memory);
+        return -1;
+    }
     if (memory.error != 0)
         return fs_fail(e, memory.error);
     out_bytes(real, memory.data, memory.len);

@@ -13,9 +13,11 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/base64.h"
+#include "base/secret_mark.h"
 #include "init/fs/input.h"
 #include "init/fs/op.h"
 #include "init/fs/path.h"
@@ -33,7 +35,7 @@ struct target {
 };
 
 struct writing {
-    bool parents, exclusive, mode_given;
+    bool parents, exclusive, secret, mode_given;
     mode_t mode;
     int64_t uid, gid, expected;
     struct target to;
@@ -50,6 +52,7 @@ static int args(struct op *o, struct writing *w, const char **path, struct fs_er
         arg_int(o, "gid", -1, -1, UINT32_MAX - 1, &w->gid, e) < 0 ||
         arg_bool(o, "parents", true, &w->parents, e) < 0 ||
         arg_bool(o, "exclusive", false, &w->exclusive, e) < 0 ||
+        arg_bool(o, "secret", false, &w->secret, e) < 0 ||
         arg_int(o, "expected_size", -1, 0, INT64_MAX, &w->expected, e) < 0)
         return -1;
     if ((*path)[strlen(*path) - 1] == '/')
@@ -305,6 +308,26 @@ static int commit(struct writing *w, struct fs_error *e)
     return commit_in_place(w, e);
 }
 
+/*
+ * A secret is to be where it was said, and nowhere else: no link leads it to another name, no other name has it. The mark goes with the file
+ * wherever it is moved to, so that no layer keeps it. Of a file system without marks no layer is made.
+ */
+static int make_room(const char *path, struct fs_error *e)
+{
+    struct stat st;
+
+    if (lstat(path, &st) < 0)
+        return errno == ENOENT || errno == ENOTDIR ? 0 : fs_fail(e, errno);
+    if (S_ISDIR(st.st_mode))
+        return fs_fail(e, EISDIR);
+    return unlink(path) < 0 ? fs_fail(e, errno) : 0;
+}
+
+static int set_mark(int fd, struct fs_error *e)
+{
+    return fsetxattr(fd, SECRET_MARK, "", 0, 0) < 0 && errno != EOPNOTSUPP ? fs_fail(e, errno) : 0;
+}
+
 static void writing_done(struct writing *w)
 {
     if (w->temporary[0] != '\0')
@@ -337,9 +360,13 @@ int op_write(struct op *o, struct fs_error *e)
 
     if (args(o, &w, &path, e) < 0 || input_init(&in, o, e) < 0)
         return -1;
-    int r = check(o, &w, path, e);
+    int r = w.secret ? make_room(path, e) : 0;
+    if (r == 0)
+        r = check(o, &w, path, e);
     if (r == 0)
         r = content_open(&w, e);
+    if (r == 0 && w.secret)
+        r = set_mark(w.fd, e);
     if (r == 0)
         r = o->batch ? inline_content(o, &w, e) : receive(&w, &in, e);
     if (r == 0 && w.expected >= 0 && w.size != w.expected)

@@ -262,7 +262,7 @@ static void on_written(void *ctx, const ProtobufCMessage *reply, const struct er
         return;
     }
     if (e == NULL && (x->state == EXEC_FAILED || x->code != 0))
-        e = (err_set(&local, ERR_CONFLICT, "the files of secrets could not be written (exit code %d)", x->code), &local);
+        e = (err_set(&local, ERR_CONFLICT, "the file of a secret cannot be written where it is to be: there is a directory of that name, or no file may be made there"), &local);
     stdin_pump_free(r->pump);
     r->pump = NULL;
     if (e != NULL)
@@ -295,7 +295,7 @@ static char *secrets_text(const struct run *r)
         if (m->type != MOUNT_SECRET || !m->is_made)
             continue;
         auto_free char *path = mem_printf("/%s", m->path), *mode = mem_printf("%04o", (unsigned)m->mode);
-        (void)json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "op", "write", "path", path, "text",
+        (void)json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:s, s:s, s:I, s:I}", "op", "write", "secret", true, "path", path, "text",
                                                     m->secret, "mode", mode, "uid", (json_int_t)m->uid, "gid", (json_int_t)m->gid));
     }
     return js_text(list, false);
@@ -322,7 +322,7 @@ static void on_helper_started(void *ctx, const ProtobufCMessage *reply, const st
 
 static void write_files(struct run *r)
 {
-    static const char *const argv[] = {HELPER, "{\"Batch\": {}}"};
+    static const char *const argv[] = {HELPER, "{\"Batch\": {\"strict\": true}}"};
     Quicksand__Node__ExecStartRequest rq = QUICKSAND__NODE__EXEC_START_REQUEST__INIT;
     Quicksand__Node__Command command = QUICKSAND__NODE__COMMAND__INIT;
     Quicksand__Node__ExecRef ref = QUICKSAND__NODE__EXEC_REF__INIT;
