@@ -25,14 +25,15 @@ def policy(*injects, secret_id=""):
     """As src/ipc/policy_wire.h: one rule for api.test; an inject is (kind, name, value, with)."""
     rule = struct.pack("<BB", 4 if injects else 1, 2) + text("") + struct.pack("<I", 1) + text("api.test") + struct.pack("<II", 0, 0)
     if not injects:
-        return struct.pack("<BII", VERSION, 0, 1) + rule + b"\0"
+        return HEAD + rule + b"\0"
     rule += b"\1" + struct.pack("<IIBI", 0, 0, 0, len(injects))
     for kind, name, value, other in injects:
         rule += struct.pack("<BB", kind, 0) + text("mine" if secret_id else "") + text(secret_id) + text(name) + text(value) + text(other)
-    return struct.pack("<BII", VERSION, 0, 1) + rule
+    return HEAD + rule
 
 
-VERSION = int(re.search(r"#define VERSION (\d+)", qsdaemon.ROOT.joinpath("src/ipc/policy_wire.c").read_text())[1])
+# Version, flags, bits a second up and down, number of rules.
+HEAD = struct.pack("<BIQQI", 3, 0, 0, 0, 1)
 OPENING = ((1, "x-key", "fixed", ""), (5, "API_KEY", PLACEHOLDER, "fixed"))
 
 

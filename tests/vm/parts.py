@@ -6,6 +6,7 @@ were made of: the kernel's version and the list of packages.
 """
 
 import collections
+import errno
 import hashlib
 import os
 import pathlib
@@ -161,10 +162,14 @@ def make(work, base_tar):
         made.mkdir(parents=True)
         try:
             make_kept(package, work, base_tar, made)
-            made.rename(kept)
-        except BaseException:
+            # Another run may have made the same meanwhile; what has the name is whole.
+            try:
+                made.rename(kept)
+            except OSError as e:
+                if e.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+        finally:
             shutil.rmtree(made, ignore_errors=True)
-            raise
         for old in CACHE.glob("vm-*"):
             if old != kept and not re.search(r"\.\d+$", old.name):
                 shutil.rmtree(old, ignore_errors=True)
