@@ -26,6 +26,7 @@
 
 static struct ssl_ctx_st *tls;
 static const char *host, *port, *name = "", *line, *greeting;
+static bool is_first; /* nothing was said on the connection */
 
 static double now_s(void)
 {
@@ -35,36 +36,43 @@ static double now_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static void send_greeting(struct wire *w)
+/* With the first request in one piece, as a client's first words are. */
+static size_t read_greeting(char *out, size_t size)
 {
-    static char bytes[HEAD_MAX];
-    static size_t n;
+    FILE *f = fopen(greeting, "rb");
 
-    if (n == 0) {
-        FILE *f = fopen(greeting, "rb");
-        if (f == NULL)
-            die(greeting);
-        n = fread(bytes, 1, sizeof bytes, f);
-        (void)fclose(f);
-    }
-    wire_write(w, bytes, n);
+    if (f == NULL)
+        die(greeting);
+    size_t n = fread(out, 1, size, f);
+    (void)fclose(f);
+    return n;
 }
 
 static void dial(struct wire *w)
 {
     wire_dial(w, host, port, tls, name);
-    if (greeting != NULL)
-        send_greeting(w);
+    is_first = true;
 }
 
 static void ask(struct wire *w, uint64_t gets, uint64_t puts)
 {
-    char out[1024];
-    int n = snprintf(out, sizeof out, "%s /%llu HTTP/1.1\r\nhost: %s:%s\r\n%s%scontent-length: %llu\r\n\r\n",
+    static char greeted[HEAD_MAX];
+    static size_t ngreeted;
+    char out[2 * HEAD_MAX];
+    size_t before = 0;
+
+    if (is_first && greeting != NULL) {
+        if (ngreeted == 0)
+            ngreeted = read_greeting(greeted, sizeof greeted);
+        memcpy(out, greeted, ngreeted);
+        before = ngreeted;
+    }
+    is_first = false;
+    int n = snprintf(out + before, sizeof out - before, "%s /%llu HTTP/1.1\r\nhost: %s:%s\r\n%s%scontent-length: %llu\r\n\r\n",
                      puts > 0 ? "PUT" : "GET", (unsigned long long)gets, name[0] != '\0' ? name : host, port,
                      line != NULL ? line : "", line != NULL ? "\r\n" : "", (unsigned long long)puts);
 
-    wire_write(w, out, (size_t)n);
+    wire_write(w, out, before + (size_t)n);
     wire_fill(w, puts);
     size_t head = wire_head(w);
     if (head == 0 || strncmp(w->held, "HTTP/1.1 200", 12) != 0) {
