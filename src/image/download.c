@@ -18,6 +18,7 @@
 #include "sys/fd.h"
 
 #define TURN_MS 200
+#define ADVANCE (64 * 1024)         /* bytes; with less a transfer that broke off was in vain */
 #define CHUNK (256 * 1024)
 
 enum stage { IDLE, LOCKING, DUE, RUNNING };
@@ -34,7 +35,7 @@ struct piece {
     int disk_errno;
     char *url;                          /* owned */
     bool first_party, was_authorized;
-    unsigned tries, redirects;
+    unsigned tries, redirects, restarts;
     int64_t due_ms;
     struct registry_transfer transfer;
     struct downloads *all;
@@ -280,7 +281,7 @@ static int ended(struct downloads *d, struct piece *p, CURLcode code, struct err
     (void)snprintf(what, sizeof what, "blob %.19s...", p->blob->digest);
     if (p->is_over || p->is_disk_error)
         return cut_or_wrong(p, e);
-    if (p->have > p->asked)
+    if (p->have > p->asked + ADVANCE)
         p->tries = 0;                   /* it gets on: a long download may break more often */
     if (code == CURLE_OK && status >= 200 && status <= 299) {
         if (p->have == p->blob->size) {
@@ -291,7 +292,7 @@ static int ended(struct downloads *d, struct piece *p, CURLcode code, struct err
             return again(p, 500);
         return err_set(e, ERR_INVALID, "%s ends after %" PRIu64 " of %" PRIu64 " bytes", what, p->have, p->blob->size);
     }
-    if (code == CURLE_OK && status == 416 && p->have > 0)
+    if (code == CURLE_OK && status == 416 && p->have > 0 && p->restarts++ < REGISTRY_TRIES)
         return empty_part(p) < 0 ? err_sys(e, errno, "empty the part of a blob") : again(p, 0);
     if (code == CURLE_OK && status == 401 && p->first_party && !p->was_authorized) {
         p->was_authorized = true;

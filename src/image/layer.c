@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -108,6 +109,14 @@ void layer_size_read(const struct job *job, const char *layer, uint64_t *ret_byt
         return;
     *ret_bytes = strtoull(end, &end, 10);
     *ret_files = strtoull(end, NULL, 10);
+}
+
+bool layer_hides_all(const struct job *job, const char *layer)
+{
+    auto_close int dir = openat(job->layers, layer, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    char value = '\0';
+
+    return dir >= 0 && fgetxattr(dir, "user.overlay.opaque", &value, 1) == 1 && value == 'y';
 }
 
 int layer_mark_damaged(const struct job *job, const char *layer, struct err *e)

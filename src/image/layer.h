@@ -24,6 +24,8 @@ void layer_discard(const struct job *job, int staging);
 int layer_make_empty(const struct job *job, struct err *e);
 /* False for one that is marked as damaged too: it is to come again. */
 bool layer_is_there(const struct job *job, const char *layer);
+/* Whether the root of the layer hides all that is below it. Overlay does not look there, so an image has no layers below such a one. */
+bool layer_hides_all(const struct job *job, const char *layer);
 /* The sum that was taken when the layer was made; false if there is none. */
 bool layer_sum_read(const struct job *job, const char *layer, char ret[IMAGE_DIGEST_SIZE]);
 /* What it was made with; 0 where that is not known. */

@@ -171,7 +171,7 @@ static int load_layer(struct load *l, uint32_t i, struct err *e)
     memcpy(m->layers[0].layer, name, 65);
     m->layers[0].bytes = counts.bytes;
     m->layers[0].files = counts.files;
-    m->nlayers++;
+    m->nlayers = layer_hides_all(l->job, name) ? 1 : m->nlayers + 1;
     return add_to_total(l, &counts, e);
 }
 

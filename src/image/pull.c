@@ -248,8 +248,11 @@ static void tell_layers(struct pull *p)
     memcpy(m->digest, p->plan.digest, sizeof m->digest);
     memcpy(m->source, p->plan.source, sizeof m->source);
     for (uint32_t i = p->plan.nlayers; i-- > 0;)
-        if (!p->is_dropped[i])
+        if (!p->is_dropped[i]) {
             add_layer(m, layer_of(p, i), p->bytes[i], p->files[i]);
+            if (layer_hides_all(p->job, layer_of(p, i)))
+                break;
+        }
     if (m->nlayers == 0)
         add_layer(m, LAYER_EMPTY, 0, 0);
     job_send(p->job->conn, IMAGE_LAYERS, p->space, image_layers_encode(m, p->space, sizeof p->space));

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -27,6 +28,14 @@ struct tree_dir {
     ino_t inode;                    /* it may have been replaced since */
     struct timespec mtime;
 };
+
+/* What the kernel says of an entry that no file system here could have is the archive's fault, not ours. */
+static int entry_failed(struct err *e, int error, const char *what)
+{
+    bool is_bad = error == EINVAL || error == E2BIG || error == ERANGE || error == ENAMETOOLONG || error == EPERM || error == EMLINK;
+
+    return is_bad ? err_set(e, ERR_INVALID, "%s: %s", what, strerror(error)) : err_sys(e, error, "%s", what);
+}
 
 void tree_init(struct tree *t, int root)
 {
@@ -274,9 +283,13 @@ int tree_file_end(int fd, const struct tree_attr *a, struct err *e)
 
 int tree_xattr(int fd, const char *name, const void *value, size_t len, struct err *e)
 {
-    if (fsetxattr(fd, name, value, len, 0) < 0)
-        return err_sys(e, errno, "extended attribute '%s' of %zu bytes", name, len);
-    return 0;
+    char what[160];
+
+    if (fsetxattr(fd, name, value, len, 0) == 0)
+        return 0;
+    int error = errno;
+    (void)snprintf(what, sizeof what, "extended attribute '%.80s' of %zu bytes", name, len);
+    return entry_failed(e, error, what);
 }
 
 int tree_times(int fd, const struct tree_attr *a, struct err *e)
@@ -309,7 +322,7 @@ int tree_symlink(struct tree *t, const char *path, const char *target, const str
         return -1;
     int r = make_or_replace(t, &at, &(struct node){.kind = KIND_SYMLINK, .target = target});
     if (r < 0)
-        return err_sys(e, -r, "symbolic link");
+        return entry_failed(e, -r, "symbolic link");
     return set_attr_at(t, &at, a, e);
 }
 
@@ -332,8 +345,10 @@ int tree_link(struct tree *t, const char *path, const char *target, struct err *
         return err_set(e, ERR_INVALID, "it is a hard link to '%s', which is not in the archive",
                        log_escape(target, shown, sizeof shown));
     int r = make_or_replace(t, &at, &(struct node){KIND_LINK, name, dir});
-    if (r < 0)
-        return err_sys(e, -r, "hard link to '%s'", log_escape(target, shown, sizeof shown));
+    if (r < 0) {
+        auto_free char *what = mem_printf("hard link to '%s'", log_escape(target, shown, sizeof shown));
+        return entry_failed(e, -r, what);
+    }
     return 0;
 }
 
