@@ -77,9 +77,8 @@ static void take_from_tls(struct end *d)
         buf_grew(&d->out, (size_t)n);
 }
 
-int end_flush(struct end *d)
+static int flush(struct end *d)
 {
-    take_from_tls(d);
     while (end_queued(d) > 0) {
         ssize_t n = send(d->fd, d->out.data + d->out_at, end_queued(d), MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
@@ -103,6 +102,15 @@ int end_flush(struct end *d)
         (void)shutdown(d->fd, SHUT_WR);
     }
     return 0;
+}
+
+int end_flush(struct end *d)
+{
+    take_from_tls(d);
+    bool was_high = end_queued(d) > END_HIGH;
+    int r = flush(d);
+    d->made_room = d->made_room || (was_high && end_queued(d) <= END_HIGH);
+    return r;
 }
 
 int end_write(struct end *d, const void *p, size_t n)

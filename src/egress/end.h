@@ -25,6 +25,7 @@ struct end {
     bool eof;                   /* the peer has ended its direction */
     bool is_unclean;            /* without saying so in TLS */
     bool is_full;               /* the socket takes no more now */
+    bool made_room;             /* END_HIGH was queued, and is no more: there may be no event for who waited for that */
     bool is_abrupt;             /* our direction is to end without saying so in TLS */
     bool ends, ended;           /* our direction is to end once all is out; and has */
 };

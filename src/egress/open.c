@@ -394,6 +394,15 @@ static void set_wants(struct opened *o)
               (server ? (unsigned)LOOP_READ : 0) | (end_queued(&o->server) > 0 ? (unsigned)LOOP_WRITE : 0));
 }
 
+/* What a client or server sent before may be in OpenSSL's memory, and its socket has nothing to say about that. */
+static bool made_room(struct opened *o)
+{
+    bool made = o->client.made_room || o->server.made_room;
+
+    o->client.made_room = o->server.made_room = false;
+    return made;
+}
+
 static void run(void *arg)
 {
     struct flow *f = arg;
@@ -404,6 +413,8 @@ static void run(void *arg)
         s = step(o);
         if (s <= STEP_AGAIN && (end_flush(&o->client) < 0 || !flush_server(o)))
             s = STEP_BROKEN;
+        if (s == STEP_WAIT && made_room(o))
+            s = STEP_AGAIN;
     }
     if (s == STEP_END) {
         (void)end_finish(&o->client);

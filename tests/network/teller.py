@@ -151,6 +151,8 @@ class Teller:
             return True
         if "expect" in headers:
             c.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if path == "/late":                 # after the sender has had to wait
+            time.sleep(0.5)
         total, digest, chunks = self.body(f, headers)
         if path == "/reset":
             c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)

@@ -137,6 +137,34 @@ def test_half_closed_and_gone(api, server, secret):
 # --- changes ----------------------------------------------------------------------------------------------------------
 
 
+SLOW = r"""
+import concurrent.futures, http.client, json, ssl, sys, time
+context = ssl.create_default_context()
+def ask(n):
+    c = http.client.HTTPSConnection("allowed.test", int(sys.argv[1]), timeout=25, context=context)
+    try:
+        c.request("PUT", "/late", bytes(n))
+        up = json.loads(c.getresponse().read())["body"]
+        c.request("GET", f"/bytes/{n}")
+        r = c.getresponse()
+        time.sleep(0.5)
+        return n, up, len(r.read())
+    except OSError as e:
+        return n, type(e).__name__
+with concurrent.futures.ThreadPoolExecutor(16) as pool:
+    for got in pool.map(ask, range(600_000, 4_200_000, 20_011)):
+        print(*got)
+"""
+
+
+def test_readers_that_make_all_wait(api, server, secret):
+    """What waits in the middle goes on when there is room, also when nothing more comes behind it."""
+    with api.sandbox(network=policy(HEADER)) as sb:
+        r = api.run(sb, ["python3", "-c", SLOW, str(t.TLS)], timeout=250, timeout_s=240)
+        assert r["exec"]["exit"]["code"] == 0, r["stderr"]
+        assert r["stdout"].splitlines() == [f"{n} {n} {n}" for n in range(600_000, 4_200_000, 20_011)]
+
+
 def test_a_secret_changes_between_requests(api, server, secret):
     with api.sandbox(network=policy(HEADER)) as sb:
         stay = Stay(api, sb)
