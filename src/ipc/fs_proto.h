@@ -36,5 +36,6 @@
 /* Where Trust leaves the certificate alone, and behind those of the image. */
 #define FS_TRUST_AUTHORITY "/etc/quicksand/authority.pem"
 #define FS_TRUST_BUNDLE "/etc/quicksand/authorities.pem"
+#define FS_TRUST_JAVA "/etc/quicksand/authorities.jks"
 
 #endif

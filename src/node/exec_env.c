@@ -105,7 +105,7 @@ static const char *const trust_env[] = {
     "SSL_CERT_FILE=" FS_TRUST_BUNDLE,      "REQUESTS_CA_BUNDLE=" FS_TRUST_BUNDLE, "CURL_CA_BUNDLE=" FS_TRUST_BUNDLE,
     "GIT_SSL_CAINFO=" FS_TRUST_BUNDLE,     "PIP_CERT=" FS_TRUST_BUNDLE,           "NPM_CONFIG_CAFILE=" FS_TRUST_BUNDLE,
     "AWS_CA_BUNDLE=" FS_TRUST_BUNDLE,      "CARGO_HTTP_CAINFO=" FS_TRUST_BUNDLE,  "NODE_EXTRA_CA_CERTS=" FS_TRUST_AUTHORITY,
-    "DENO_CERT=" FS_TRUST_AUTHORITY,
+    "DENO_CERT=" FS_TRUST_AUTHORITY,       "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore=" FS_TRUST_JAVA,
 };
 
 static int add_network(const struct network_note *n, struct env *v, struct err *e)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.long
 POLICY = {"rules": [{"name": "raw", "domains": ["*.farm.test"], "ports": RAW, "protocol": "tcp"},
                     {"name": "opened", "domains": ["*.farm.test"], "protocol": "any",
                      "inject": [{"header": "X-Opened", "value": "by-a-rule"}]}]}
-SCRIPTS = ["curl.sh", "git.sh", "libraries.py", "node.mjs", "pip.sh", "rpc.py", "streams.py", "websocket.py", "wget.sh"]
+SCRIPTS = ["apt.sh", "curl.sh", "git.sh", "libraries.py", "node.mjs", "pip.sh", "rpc.py", "streams.py", "websocket.py", "wget.sh"]
 # Sessions are not resumed, and the chain is another: what is left of openssl.sh.
 OPENSSL = r"""
 ask() { printf 'GET /app/facts HTTP/1.1\r\nHost: www.farm.test\r\nConnection: close\r\n\r\n' |
@@ -66,3 +66,15 @@ def test_the_servers_see_clients_as_they_are(api, farm, box):      # noqa: F811
     run(api, box, ["curl", "-fsS", "https://www.farm.test/small?a", "--next", "-fsS", "--http1.1", "https://www.farm.test/small?b"])
     got = [a[:4] for a in farm.accesses()[before:] if "/small?" in a[2]]
     assert got == [("www.farm.test", "HTTP/2.0", "GET /small?a HTTP/2.0", "200"), ("www.farm.test", "HTTP/1.1", "GET /small?b HTTP/1.1", "200")]
+
+
+def test_java_and_npm(daemon, farm, suites_tar):       # noqa: F811
+    daemon.import_image("suites", suites_tar)
+    with daemon.api.sandbox(image="suites", network=POLICY, timeout_s=7200) as sb:
+        for name in ("npm.sh", "Client.java"):
+            put(daemon.api, sb, f"/opt/clients/{name}", (CLIENTS / name).read_bytes())
+        run(daemon.api, sb, ["bash", "-eux", "/opt/clients/npm.sh"])
+        run(daemon.api, sb, ["java", "/opt/clients/Client.java"])
+        run(daemon.api, sb, ["sh", "-c", "keytool -list -keystore /etc/quicksand/authorities.jks -storepass changeit | grep -q trustedCertEntry"])
+        counted = daemon.api.get(f"/v1/sandboxes/{sb.id}/network").json()
+        assert counted["injected"] > 0 and not [d for d in counted["denials"] if d["reason"] != "address"], counted

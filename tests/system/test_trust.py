@@ -1,6 +1,9 @@
 """The authority of a sandbox whose connections are opened: made with the first policy that needs it, accepted inside, its key outside."""
 
+import base64
+import hashlib
 import re
+import ssl
 import struct
 import subprocess
 import time
@@ -15,6 +18,7 @@ from test_reports_stdio import output
 PLACEHOLDER = "sk-test-0123456789abcdef"
 BUNDLE = "/etc/quicksand/authorities.pem"
 ALONE = "/etc/quicksand/authority.pem"
+JAVA = "/etc/quicksand/authorities.jks"
 
 
 def text(s):
@@ -62,6 +66,24 @@ def certificates(pem):
     return re.findall(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n", pem, re.S)
 
 
+def java_store(data):
+    """The certificates in a store of Java's, and whether its end is that of the usual password."""
+    (magic, version, count), at, found = struct.unpack(">III", data[:12]), 12, {}
+    assert (magic, version) == (0xfeedfeed, 2)
+    for _ in range(count):
+        tag, n = struct.unpack(">IH", data[at:at + 6])
+        name = data[at + 6:at + 6 + n].decode()
+        at += 6 + n
+        date, n = struct.unpack(">QH", data[at:at + 10])
+        assert (tag, date, data[at + 10:at + 10 + n]) == (2, 0, b"X.509")
+        at += 10 + n
+        n, = struct.unpack(">I", data[at:at + 4])
+        found[name] = ssl.DER_cert_to_PEM_cert(data[at + 4:at + 4 + n])
+        at += 4 + n
+    whole = "changeit".encode("utf-16-be") + b"Mighty Aphrodite" + data[:at]
+    return found, data[at:] == hashlib.sha1(whole).digest()
+
+
 def test_the_authority_comes_with_the_first_rule_that_needs_it(daemon, api, node, tmp_path):
     with api.sandbox(network={"rules": []}, env={"PIP_CERT": "/mine"}) as sb:
         env = output(api.run(sb, ["env"])).decode()
@@ -84,14 +106,16 @@ def test_the_authority_comes_with_the_first_rule_that_needs_it(daemon, api, node
         for path in (BUNDLE, store):
             assert [c.strip() for c in certificates(read(api, sb, path))] == [other.strip(), alone.strip()]
         assert read(api, sb, "/usr/local/share/ca-certificates/quicksand.crt") == alone
+        assert java_store(output(api.run(sb, ["cat", JAVA]))) == ({"authority-1": other, "authority-2": alone}, True)
         assert output(api.run(sb, ["stat", "-c", "%a", store, BUNDLE, ALONE])).decode().split() == ["640", "644", "644"]
-        assert "PRIVATE KEY" not in output(api.run(sb, ["sh", "-c", "cat /etc/quicksand/* /usr/local/share/ca-certificates/*"])).decode()
+        assert "PRIVATE KEY" not in output(api.run(sb, ["sh", "-c", "cat /etc/quicksand/* /usr/local/share/ca-certificates/*"])).decode("latin-1")
 
         env = dict(line.split("=", 1) for line in output(api.run(sb, ["env"])).decode().splitlines())
         for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NPM_CONFIG_CAFILE", "AWS_CA_BUNDLE",
                      "CARGO_HTTP_CAINFO"):
             assert env[name] == BUNDLE
         assert (env["NODE_EXTRA_CA_CERTS"], env["DENO_CERT"]) == (ALONE, ALONE)
+        assert env["JAVA_TOOL_OPTIONS"] == "-Djavax.net.ssl.trustStore=" + JAVA
         assert (env["PIP_CERT"], env["API_KEY"]) == ("/mine", PLACEHOLDER)
         assert output(api.run(sb, ["sh", "-c", "echo $SSL_CERT_FILE"], env={"SSL_CERT_FILE": "/own"})) == b"/own\n"
 
@@ -117,6 +141,22 @@ def test_the_authority_comes_with_the_first_rule_that_needs_it(daemon, api, node
         assert "NODE_EXTRA_CA_CERTS" not in output(api.run(sb, ["env"])).decode()
         assert [e["id"] for e in api.get(f"/v1/sandboxes/{sb.id}/execs").json()["items"] if e["id"].startswith("trust-")] == []
     assert not key.exists()
+
+
+def test_what_is_no_certificate_stays_out_of_the_store_for_java(api, node):
+    store = "/etc/ssl/certs/ca-certificates.crt"
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    # A sequence of 3 bytes; one that is longer than it says; one that is shorter; none; no base64; one without an end.
+    wrong = [begin + "\n" + base64.b64encode(b).decode() + "\n" + end for b in (b"\x30\x01\x00\x00", b"\x30\x82\x01\x00\x00", b"\x02\x01\x00", b"\x30", b"")]
+    wrong += [begin + "\n!!!!\n" + end, begin + "\n"]
+    good = [begin + "\n" + base64.b64encode(b"\x30" + n + bytes(size)).decode() + "\n" + end
+            for n, size in ((b"\x03", 3), (b"\x81\x80", 128), (b"\x82\x40\x00", 16384))]
+    with api.sandbox(network={"rules": []}) as sb:
+        assert api.put(f"/v1/sandboxes/{sb.id}/files", params={"path": store, "parents": True},
+                       content="\n".join(good + wrong).encode()).status_code in (200, 201)
+        node.SetNetwork(sandbox_id=sb.id, network={"policy": policy(*OPENING)})
+        found, is_sealed = java_store(output(api.run(sb, ["cat", JAVA])))
+        assert is_sealed and list(found.values()) == [ssl.DER_cert_to_PEM_cert(ssl.PEM_cert_to_DER_cert(c)) for c in good] + [read(api, sb, ALONE)]
 
 
 def test_a_sandbox_that_cannot_take_the_authority_keeps_its_policy(api, node):

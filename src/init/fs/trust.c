@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "init/fs/jks.h"
 #include "init/fs/op.h"
 #include "init/fs/write.h"
 #include "ipc/fs_proto.h"
@@ -72,7 +73,7 @@ int op_trust(struct op *o, struct fs_error *e)
     const char *pem, *path;
     char *store;
     struct stat st;
-    size_t n;
+    size_t n, len;
 
     if (arg_text(o, "pem", &pem, &n, e) < 0)
         return -1;
@@ -94,6 +95,9 @@ int op_trust(struct op *o, struct fs_error *e)
     if (stat(LOCAL, &st) == 0 && write_content(o, LOCAL "/quicksand.crt", pem, n, e) < 0)
         return -1;
     if (write_content(o, FS_TRUST_BUNDLE, text, strlen(text), e) < 0)
+        return -1;
+    const uint8_t *java = jks_from_pem(o->arena, text, &len);
+    if (write_content(o, FS_TRUST_JAVA, java, len, e) < 0)
         return -1;
     return write_content(o, FS_TRUST_AUTHORITY, pem, n, e);
 }
