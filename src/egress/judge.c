@@ -70,6 +70,34 @@ static void set_origin_form(struct request *r)
     request_set_target(r, target);
 }
 
+/*
+ * "/./" is "/" (RFC 3986, 5.2.4), as in the names of package lists. It is taken out, so that a server that does not know that is
+ * asked for what was judged.
+ */
+static void take_out_dots(struct request *r)
+{
+    const char *at = r->target, *end = at + strcspn(at, "?#");
+    auto_free char *target = mem_alloc(strlen(at) + 1);
+    char *out = target;
+
+    while (at < end) {
+        bool is_dot = at[0] == '/' && end - at >= 2 && at[1] == '.';
+        if (is_dot && end - at > 2 && at[2] == '/') {
+            at += 2;
+        } else if (is_dot && end - at == 2) {
+            *out++ = '/';
+            at = end;
+        } else {
+            *out++ = *at++;
+        }
+    }
+    if (end - r->target == out - target)
+        return;
+    memcpy(out, end, strlen(end) + 1);
+    request_set_target(r, target);
+    set_origin_form(r);         /* there may be several slashes at the begin now */
+}
+
 static bool is_override(const char *name)
 {
     static const char *const fields[] = {"x-http-method-override", "x-http-method", "x-method-override"};
@@ -113,11 +141,13 @@ static bool may_override(struct flow *f, const struct request *r, const struct a
 
 void judge_request(struct flow *f, struct request *r, struct asked *a, struct judged *ret)
 {
-    const char *path = request_path(r);
     struct policy_verdict v;
     enum egress_reason reason;
 
     *ret = (struct judged){.rule = -1};
+    set_origin_form(r);
+    take_out_dots(r);
+    const char *path = request_path(r);
     a->path = mem_alloc(POLICY_PATH_MAX + 1);
     if (!policy_path(path, strlen(path), a->path)) {
         a->path[0] = '\0';
@@ -125,7 +155,6 @@ void judge_request(struct flow *f, struct request *r, struct asked *a, struct ju
         return;
     }
     a->path = mem_realloc(a->path, strlen(a->path) + 1);
-    set_origin_form(r);
     if (strlen(r->method) >= sizeof a->method || has_lower_case(r->method)) {
         refuse(ret, 400, EGRESS_MALFORMED, "servers read such a method in more than one way");
         return;

@@ -29,14 +29,14 @@ def test_methods_and_paths(api, server, port):
                    {"name": "upload", "domains": ["allowed.test"], "methods": ["PUT"], "paths": ["/up/*"]})
     with api.sandbox(network=rules) as sb:
         out = ask(api, sb, head("/x"), head("/admin"), head("/x", method="DELETE"), head("/up/1", method="PUT", Content_Length=0),
-                  head("/%61dmin/x"), head("//admin"), head("/y"), port=port)
-        assert [a[0] for a in out] == [200, 403, 403, 200, 403, 403, 200]
+                  head("/%61dmin/x"), head("//admin"), head("/y"), head("/./admin"), port=port)
+        assert [a[0] for a in out] == [200, 403, 403, 200, 403, 403, 200, 403]
         assert told(out[0])["connection"] == told(out[6])["connection"]
         assert out[1][2] == f"quicksand: the network policy of this sandbox does not allow the request: allowed.test port {port} (rule no-admin)\n"
         assert out[2][2].endswith("(rule)\n")
         protocol = "http" if port == t.PLAIN else "tls"
         assert [(d["reason"], d["protocol"], d["name"], d["port"], d["rule"]) for d in network(api, sb)["denials"]] == [
-            ("rule", protocol, "allowed.test", port, by) for by in ("no-admin", None, "no-admin", "no-admin")]
+            ("rule", protocol, "allowed.test", port, by) for by in ("no-admin", None, "no-admin", "no-admin", "no-admin")]
         assert first_lines(server) == ["GET /x HTTP/1.1", "PUT /up/1 HTTP/1.1", "GET /y HTTP/1.1"]
         # A body that is not wanted ends the connection; what can be read in two ways is nobody's.
         out = text(api, sb, [head("/x", method="POST", Content_Length=5) + "hello" + head("/z")], port=port)
@@ -49,7 +49,7 @@ def test_methods_and_paths(api, server, port):
         assert len(server.heads) == 4
         # The log outside has each of them.
         counts = [(x["verdict"], x["reason"], x["rule"], x["method"], x["path"]) for x in all_lines(api, sb)[1] for _ in range(x["count"])]
-        assert counts.count(("deny", "rule", "no-admin", "GET", "/admin")) == 2        # once as //admin
+        assert counts.count(("deny", "rule", "no-admin", "GET", "/admin")) == 3        # also as //admin and /./admin
         assert {("deny", "rule", None, "DELETE", "/x"), ("deny", "rule", "no-admin", "GET", "/admin/x")} <= set(counts)
 
 
@@ -95,6 +95,10 @@ def test_the_host_of_the_request_is_that_of_the_connection(api, world, server, s
         # In absolute form the path counts, and the server is asked for that.
         one, two = ask(api, sb, head("https://allowed.test/x?y"), head("https://allowed.test?y", host="Allowed.TEST:4443"))
         assert told(one)["target"] == "/x?y" and told(two)["target"] == "/?y"
+        # A dot alone is no step, and the server is asked for what was judged.
+        dots = {"/./a": "/a", "/a/./b/.": "/a/b/", "/.": "/", "/././": "/", "/.//a": "/a", "/a/.?q=/./": "/a/?q=/./", "https://allowed.test/./x": "/x",
+                "/a/.b/..c/./d.": "/a/.b/..c/d."}
+        assert [told(a)["target"] for a in ask(api, sb, *[head(target) for target in dots])] == list(dots.values())
         for target, host in (("allowed.test:443", "allowed.test"), ("other.test:443", "other.test:443")):
             assert text(api, sb, [head(target, method="CONNECT", host=host)])[:12] in ("HTTP/1.1 403", "HTTP/1.1 421")
         assert all(b"other.test" not in h and b"CONNECT" not in h for h in server.heads)
