@@ -69,7 +69,7 @@ def test_a_name_that_is_allowed(api, world, named):
     assert body(get(api, named, "allowed.test"))["address"] == w.ALLOWED
     assert body(tls(api, named, "allowed.test")) == {
         "address": w.ALLOWED, "port": 443, "protocol": "tls", "sni": "allowed.test", "method": "GET", "path": "/",
-        "host": "allowed.test", "upgrade": None, "body": 0}
+        "host": "allowed.test", "upgrade": None, "fields": {"connection": "close", "host": "allowed.test"}, "body": 0}
     assert body(tls(api, named, "www.wild.test"))["sni"] == "www.wild.test"
     assert body(tls(api, named, "deep.er.wild.test"))["sni"] == "deep.er.wild.test"
     assert not world.went_to(w.EVIL, w.OTHER, *w.PRIVATE)
