@@ -1,11 +1,12 @@
 /*
  * cmd_image.c - image ls, rm, and the way to the others
  */
+#include "cli/cmd_image.h"
+
 #include <stdio.h>
 
 #include "base/mem.h"
 #include "cli/cmd.h"
-#include "cli/cmd_image.h"
 #include "cli/table.h"
 
 static int list(int argc, char **argv)

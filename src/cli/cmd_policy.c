@@ -1,12 +1,13 @@
 /*
  * cmd_policy.c - policy: what may leave a sandbox
  */
+#include "cli/cmd_policy.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "cli/cmd.h"
-#include "cli/cmd_policy.h"
 #include "cli/table.h"
 
 /* Asks for something about the network of a sandbox and prints it. */

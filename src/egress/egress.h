@@ -1,12 +1,14 @@
 /*
  * egress.h - what the files of the egress role share
  *
- * A box is a sandbox with a network: its two sockets, its policy, its counters. A flow is one connection out of it. Who calls
- * whom: link.c (the node's messages) -> box.c; the loop -> flow.c (a connection until it is decided) -> dial.c (to where it
- * may go) -> relay.c (bytes); relay.c and udp_flow.c -> throttle.c (bytes a second); whoever decides -> decisions.c (counts, and the log that the node keeps); the loop -> udp.c
- * (datagrams) -> udp_flow.c (decides and relays them), dns.c (queries; dns_tcp.c for those by TCP) -> names.c (what names lead
- * to) -> resolve.c (the host's resolvers). hello.c, head.c, scan.c and dns_wire.c read strangers' bytes and know nothing else,
- * udp_packet.c writes packets.
+ * A box is a sandbox with a network: its two sockets, its policy, its counters. A flow is one connection out of it.
+ *
+ * Who calls whom: link.c (the node's messages) -> box.c; the loop -> flow.c (a connection until it is decided) -> dial.c (to
+ * where it may go) -> relay.c (bytes), and open/ where a rule is about requests; the loop -> udp/udp.c (datagrams) ->
+ * udp/flow.c (decides and relays them), and dns/dns.c (queries; dns/tcp.c for those by TCP) -> dns/names.c (what names lead
+ * to) -> dns/resolve.c (the host's resolvers). relay.c and udp/flow.c -> throttle.c (bytes a second); whoever decides ->
+ * decisions.c (counts, and the log that the node keeps). hello.c, head.c, scan.c and dns/wire.c read strangers' bytes and know
+ * nothing else, udp/packet.c writes packets.
  */
 #ifndef QS_EGRESS_EGRESS_H
 #define QS_EGRESS_EGRESS_H
@@ -21,9 +23,9 @@
 #include "base/map.h"
 #include "base/policy.h"
 #include "egress/head.h"
-#include "egress/inject.h"
+#include "egress/open/inject.h"
 #include "egress/throttle.h"
-#include "egress/udp_packet.h"
+#include "egress/udp/packet.h"
 #include "ipc/egress_proto.h"
 #include "loop/loop.h"
 #include "sys/mover.h"
@@ -196,18 +198,18 @@ void relay_go_on_down(struct flow *f);
 void relay_inside(struct flow *f, unsigned what);   /* f->in is ready, and f->in_io not ours */
 void relay_keep_alive(int fd);      /* finds out that the other side is gone */
 
-/* udp.c */
+/* udp/udp.c */
 void udp_ready(struct box *b);
 void udp_send(const struct box *b, const struct udp_ends *ends, const void *payload, size_t n);    /* into the sandbox */
 void udp_refuse(const struct box *b, const struct udp_ends *ends, size_t n);    /* to who sent n bytes */
 
-/* udp_flow.c */
+/* udp/flow.c */
 void udp_flow_datagram(struct box *b, const struct udp_ends *ends, const uint8_t *p, size_t n);
 void udp_flows_check(struct box *b);        /* the policy is another: ends what it does not allow */
 uint32_t udp_flows_count(const struct box *b);
 void udp_flows_free(struct box *b);
 
-/* dns.c */
+/* dns/dns.c */
 bool dns_is_resolver(const struct address *to, uint16_t port);
 void dns_datagram(struct box *b, const struct udp_ends *ends, const uint8_t *p, size_t n);
 /* Of a connection (NULL: by a datagram). The answer may come at once, and end the connection. */
@@ -215,12 +217,12 @@ void dns_query(struct box *b, const struct udp_ends *ends, struct dns_connection
 void dns_forget(struct box *b, const struct dns_connection *c);     /* it has ended: the answers are given to nobody */
 void dns_cancel(struct box *b);
 
-/* dns_tcp.c */
+/* dns/tcp.c */
 void dns_tcp_start(struct box *b, int fd);  /* takes it */
 void dns_tcp_answer(struct dns_connection *c, const uint8_t *p, size_t n);
 void dns_tcp_free(struct box *b);
 
-/* names.c: what names lead to, remembered a sandbox */
+/* dns/names.c: what names lead to, remembered a sandbox */
 struct name_entry {
     char name[POLICY_DOMAIN_MAX + 1];
     struct address addresses[NAME_ADDRESSES_MAX];
@@ -243,7 +245,7 @@ void names_cancel_all(struct box *b);
 const struct name_entry *names_of(const struct box *b, const struct address *to, const struct name_entry *after);
 void names_free(struct name_cache *c);
 
-/* resolve.c: both families of a name from the host's resolvers */
+/* dns/resolve.c: both families of a name from the host's resolvers */
 struct question;
 typedef void (*resolve_cb)(void *arg, enum names_result r, const struct address *addresses, size_t n, uint32_t ttl);
 struct resolver *resolver_new(struct loop *l, const char *servers, struct err *e);

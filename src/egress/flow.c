@@ -16,7 +16,7 @@
 #include "base/sandbox_net.h"
 #include "egress/egress.h"
 #include "egress/hello.h"
-#include "egress/open.h"
+#include "egress/open/open.h"
 #include "sys/fd.h"
 
 #define ACCEPTS_A_TURN 32

@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "egress/egress.h"
-#include "egress/open.h"
+#include "egress/open/open.h"
 #include "sys/caps.h"
 #include "sys/fd.h"
 #include "sys/seccomp_role.h"

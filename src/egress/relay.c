@@ -13,7 +13,7 @@
 
 #include "base/mem.h"
 #include "egress/egress.h"
-#include "egress/open.h"
+#include "egress/open/open.h"
 #include "sys/fd.h"
 
 #define CHUNK (128 * 1024)

@@ -1,6 +1,7 @@
 /*
  * network.c - the policies of the sandboxes here, on disk and in egress
  */
+#include "node/network.h"
 #include "node/network_internal.h"
 
 #include <dirent.h>

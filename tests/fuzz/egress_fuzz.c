@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "egress/dns_wire.h"
+#include "egress/dns/wire.h"
 #include "egress/head.h"
 #include "egress/hello.h"
-#include "egress/response.h"
+#include "egress/open/response.h"
 #include "ipc/egress_proto.h"
 #include "ipc/policy_wire.h"
 

@@ -13,7 +13,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "egress/open.h"
+#include "egress/open/open.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "egress/egress.h"
-#include "egress/open.h"
+#include "egress/open/open.h"
 #include "sys/fd.h"
 
 static struct egress egress;

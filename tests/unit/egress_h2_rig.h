@@ -15,7 +15,7 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
-#include "egress/open.h"
+#include "egress/open/open.h"
 
 #define PEER_STREAMS 400
 

@@ -8,9 +8,9 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "egress/dns_wire.h"
+#include "egress/dns/wire.h"
 #include "egress/head.h"
-#include "egress/udp_packet.h"
+#include "egress/udp/packet.h"
 
 static enum head_result parse(const char *text, struct head *h)
 {

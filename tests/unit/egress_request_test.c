@@ -9,11 +9,11 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "egress/inject.h"
-#include "egress/redact.h"
-#include "egress/request.h"
-#include "egress/response.h"
-#include "egress/sigv4.h"
+#include "egress/open/inject.h"
+#include "egress/open/redact.h"
+#include "egress/open/request.h"
+#include "egress/open/response.h"
+#include "egress/open/sigv4.h"
 
 #define EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 

@@ -1,11 +1,12 @@
 /*
  * images.c - images: those that are here, by name or id
  */
+#include "api/modal/images.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "api/modal/image_def.h"
-#include "api/modal/images.h"
 #include "api/modal/mcall.h"
 #include "base/clock.h"
 #include "base/mem.h"

@@ -1,12 +1,13 @@
 /*
  * ports.c - port.* operations: ways from outside to servers in a sandbox
  */
+#include "api/rest/ports.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/rest/node_ask.h"
-#include "api/rest/ports.h"
 #include "base/mem.h"
 #include "core/ports.h"
 #include "json/json.h"
