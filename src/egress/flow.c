@@ -189,7 +189,8 @@ static bool may_dial(struct flow *f, const struct address *to, int *ret_rule, bo
     f->logged = v.logged;
     *ret_opens = v.opens;
     *ret_reason = EGRESS_BY_RULE;
-    if (v.action != POLICY_ALLOW)
+    /* A name that was only said counts for nothing: where it decides, the flow has to be where that name leads. */
+    if (v.action != POLICY_ALLOW || (v.by_name && !f->by_name))
         return false;
     *ret_reason = EGRESS_ADDRESS;
     return policy_permits_address(&f->box->policy, v.rule, to, dial_is_local(to));
@@ -551,7 +552,10 @@ void flow_check(struct flow *f)
         return;
     if (f->state == FLOW_DIAL) {
         dial_cancel(f);
-        dial_allowed(f, f->addresses, f->naddresses);
+        if (f->by_name)
+            dial_allowed(f, f->addresses, f->naddresses);
+        else
+            decide(f);          /* perhaps the name counts now: it is looked up then */
         return;
     }
     const struct address *to = &f->dialled;

@@ -254,6 +254,9 @@ static void set_options(struct get *g, struct curl_slist *headers)
     (void)curl_easy_setopt(g->curl, CURLOPT_USERAGENT, "quicksand/" QS_VERSION);
     (void)curl_easy_setopt(g->curl, CURLOPT_PROXY, "");
     (void)curl_easy_setopt(g->curl, CURLOPT_NOSIGNAL, 1L);
+    /* Connections are where requests are judged: another path of the same host is another request. */
+    (void)curl_easy_setopt(g->curl, CURLOPT_FRESH_CONNECT, 1L);
+    (void)curl_easy_setopt(g->curl, CURLOPT_FORBID_REUSE, 1L);
     (void)curl_easy_setopt(g->curl, CURLOPT_CONNECTTIMEOUT, CONNECT_TIMEOUT_S);
     (void)curl_easy_setopt(g->curl, CURLOPT_LOW_SPEED_LIMIT, 16L);
     (void)curl_easy_setopt(g->curl, CURLOPT_LOW_SPEED_TIME, (long)g->conf->registry_stall_s);

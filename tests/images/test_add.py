@@ -141,6 +141,17 @@ def test_redirects_and_trouble_that_passes(images, web):
     build_fails(images, f"FROM base\nADD {web.url}/far /d/\n", "permission_denied", "169.254.169.254", network=LOCAL)
 
 
+def test_each_path_is_judged_also_on_a_connection_that_stands(images, web):
+    web.files = {"/open/here": b"here", "/closed": b"closed"}
+    web.redirects = {"/open/in": "/open/here", "/open/out": "/closed"}
+    rules = {"rules": [{"domains": ["localhost"], "cidrs": ["127.0.0.0/8", "::1"], "paths": ["/open/*"]}]}
+    url = f"http://localhost:{web.port}"
+    made, _ = build(images, f"FROM base\nADD {url}/open/in /d/\n", network=rules)
+    assert {n: c for n, (_, c) in paths(images, made, "/d").items()} == {"in": b"here"}
+    build_fails(images, f"FROM base\nADD {url}/open/out /d/\n", "permission_denied", "network policy", "/closed", network=rules)
+    assert "/closed" not in [path for path, _ in web.requests]
+
+
 @pytest.mark.parametrize("network", [None, "open", {"rules": [{"domains": ["*"]}]}, {"rules": [{"cidrs": ["10.0.0.0/8"]}]},
                                      {"rules": [{"cidrs": ["127.0.0.1"], "ports": [1]}]},
                                      {"rules": [{"action": "deny", "cidrs": ["127.0.0.1"]}, {"cidrs": ["127.0.0.0/8"]}]}],

@@ -160,6 +160,9 @@ class Teller:
         if path == "/short":
             c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
             return False
+        if path == "/more":                 # than was asked for
+            c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwholeHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad")
+            return False
         if path == "/garbage":
             c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
             return False

@@ -85,6 +85,8 @@ def test_servers_that_break_off(api, server, secret):
         assert reset["out"] == [""] and reset["error"] is not None
         assert short["out"][0].endswith("\r\n\r\nhalf") and short["error"] is not None
         assert garbage["out"] == [""] and garbage["error"] is not None
+        more = talk(api, sb, [head("/more")])
+        assert more["out"][0].endswith("\r\n\r\nwhole") and more["error"] is None
         # An end that TLS does not vouch for is passed on as one.
         assert open_end["out"][0].endswith("to the end") and "UNEXPECTED_EOF" in open_end["text"]
         assert clean["out"][0].endswith("to the end") and clean["error"] is None

@@ -218,6 +218,26 @@ def test_a_change_is_in_force_at_once(api, world):
         assert body(get(api, sb, "other.test"))["address"] == w.OTHER
 
 
+def test_a_name_that_was_only_said_is_no_name_for_the_next_policy(api, world):
+    """Where addresses decide, clients may say any name; once names decide, such a connection is not one to that name."""
+    script = ("import socket,sys\nout=[]\n"
+              "for host in sys.argv[1:]:\n"
+              "    s=socket.create_connection((host,80)); s.settimeout(30)\n"
+              "    s.sendall(b'GET / HTTP/1.1\\r\\nHost: allowed.test\\r\\n\\r\\n'); s.recv(9999); out.append(s)\n"
+              "print('up',flush=True)\nsys.stdin.read()\n")
+    before = {"rules": [{"action": "deny", "domains": ["other.test"]}, {"cidrs": [f"{w.EVIL}/32", f"{w.ALLOWED}/32"]}], "dns": "open"}
+    with api.sandbox(network=before) as sb:
+        x = api.post(f"/v1/sandboxes/{sb.id}/execs", json={"command": ["python3", "-c", script, w.EVIL], "stdin": True}).json()
+        said(api, sb, x["id"], "up")
+        assert network(api, sb)["connections_open"] == 1 and world.went_to(w.EVIL)
+        r = api.put(f"/v1/sandboxes/{sb.id}/policy", json={"allow_domains": ["allowed.test"]})
+        assert r.status_code == 200, r.text
+        assert network(api, sb)["connections_open"] == 0
+        assert network(api, sb)["denials"][-1]["address"] == w.EVIL
+        # Who is looked up under the new one is let out.
+        assert body(get(api, sb, "allowed.test"))["address"] == w.ALLOWED
+
+
 def test_egress_dies(api, world, daemon):
     with api.sandbox(network=BY_NAME) as sb:
         assert body(get(api, sb, "allowed.test"))["address"] == w.ALLOWED

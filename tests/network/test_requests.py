@@ -57,8 +57,9 @@ def test_a_method_in_a_field_counts_too(api, server):
     rules = policy({"name": "no-delete", "action": "deny", "domains": ["allowed.test"], "methods": ["DELETE"]}, {"domains": ["allowed.test"]})
     with api.sandbox(network=rules) as sb:
         out = ask(api, sb, head("/1", X_HTTP_Method_Override="DELETE"), head("/2", X_Method_Override="delete"), head("/3", X_HTTP_Method="PUT"),
-                  head("/4").replace("\r\n\r\n", "\r\nX_HTTP_Method_Override: DELETE\r\n\r\n"), head("/5", X_Other="DELETE"))
-        assert [a[0] for a in out] == [403, 403, 200, 403, 200]
+                  head("/4").replace("\r\n\r\n", "\r\nX_HTTP_Method_Override: DELETE\r\n\r\n"), head("/5", X_Other="DELETE"),
+                  head("/6", X_HTTP_Method_Override="GET, DELETE"), head("/7", X_HTTP_Method_Override="DELETE;x"))
+        assert [a[0] for a in out] == [403, 403, 200, 403, 200, 400, 400]
         assert "(rule no-delete)" in out[0][2] and first_lines(server) == ["GET /3 HTTP/1.1", "GET /5 HTTP/1.1"]
 
 

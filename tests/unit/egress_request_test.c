@@ -221,6 +221,28 @@ static void responses(void **state)
     }
 }
 
+/* Where a response has begun its status is not that of the one before. */
+static void response_is_its_own(void **state)
+{
+    static const char first[] = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", second[] = "HTTP/1.1 101 Switching\r\n\r\n";
+    struct response r;
+    auto_buf out = {0};
+
+    (void)state;
+    buf_init(&out, 4096);
+    response_init(&r);
+    response_begin(&r, false, false, NULL);
+    assert_int_equal(response_feed(&r, (const uint8_t *)first, sizeof first - 1, &out), sizeof first - 1);
+    assert_int_equal(r.status, 200);
+    response_begin(&r, false, true, NULL);
+    assert_int_equal(response_feed(&r, (const uint8_t *)second, 10, &out), 10);
+    assert_int_equal(r.state, RESPONSE_HEAD);
+    assert_int_equal(r.status, 0);
+    assert_int_equal(response_feed(&r, (const uint8_t *)second + 10, sizeof second - 11, &out), sizeof second - 11);
+    assert_int_equal(r.state, RESPONSE_OPAQUE);
+    response_done(&r);
+}
+
 /* A word that two chunks share; what is packed cannot be read, so it is refused. */
 static void responses_are_blackened(void **state)
 {
@@ -290,6 +312,11 @@ static void injections(void **state)
     put(&header, false, HEAD("/", "x-key: a\r\nX-KEY: b\r\n"), HEAD("/", "x-key: k top-secret&1 $\r\n"), 1);
     put(&header, true, HEAD("/", "Range: bytes=0-1\r\nAccept-Encoding: gzip\r\n"),
         HEAD("/", "Accept-Encoding: identity\r\nX-Key: k top-secret&1 $\r\n"), 1);
+    /* What "Connection" names is taken away by proxies: not what the rule put in. */
+    put(&header, false, HEAD("/", "Connection: close, x-KEY ,te\r\n"),
+        HEAD("/", "Connection: close, te\r\nX-Key: k top-secret&1 $\r\n"), 1);
+    put(&basic, false, HEAD("/", "Connection: X-Keys\r\nConnection: Authorization\r\n"),
+        HEAD("/", "Connection: X-Keys\r\nConnection: \r\nAuthorization: Basic bWU6dG9wLXNlY3JldCYx\r\n"), 1);
     put(&replaced, false, HEAD("/", ""), HEAD("/", ""), 0);
     put(&replaced, false, HEAD("/", "x-key: a\r\n"), HEAD("/", "x-key: top-secret&1\r\n"), 1);
     put(&query, false, HEAD("/p", ""), HEAD("/p?key=top-secret%261", ""), 1);
@@ -298,6 +325,9 @@ static void injections(void **state)
     put(&holder, false, HEAD("/?k=sk-none", "X: a sk-none b\r\n"), HEAD("/?k=top-secret%261", "X: a top-secret&1 b\r\n"), 1);
     put(&holder, false, HEAD("/", "Authorization: Basic c2stbm9uZTo=\r\n"),
         HEAD("/", "Authorization: Basic dG9wLXNlY3JldCYxOg==\r\n"), 1);
+    /* Several fields of the same name, the one with the placeholder last. */
+    put(&holder, false, HEAD("/", "Authorization: Bearer x\r\nAuthorization: Basic c2stbm9uZTo=\r\n"),
+        HEAD("/", "Authorization: Bearer x\r\nAuthorization: Basic dG9wLXNlY3JldCYxOg==\r\n"), 1);
     put(&holder, false, HEAD("/", "X: sk-non\r\n"), HEAD("/", "X: sk-non\r\n"), 0);
     put(&other, false, HEAD("/", ""), NO_SECRET, 0);
     put(&bad, false, HEAD("/", ""), "the value of a secret has characters that no request may have there", 0);
@@ -318,6 +348,7 @@ int main(void)
         cmocka_unit_test(pauses),
         cmocka_unit_test(injections),
         cmocka_unit_test(responses),
+        cmocka_unit_test(response_is_its_own),
         cmocka_unit_test(responses_are_blackened),
     };
 

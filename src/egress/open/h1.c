@@ -298,8 +298,10 @@ bool h1_down(struct opened *o, const uint8_t *p, size_t n)
     if (h->response.state != RESPONSE_DONE)
         return true;
     h->is_waiting = false;
-    if ((size_t)used != n)
-        return false;
+    if ((size_t)used != n) {
+        opened_close(o);        /* the response is whole; what is behind it nobody has asked for */
+        return true;
+    }
     /* The server did not want the body, and what comes of it now might be a request to it. */
     if (s->state != SCAN_HEAD) {
         opened_close(o);

@@ -99,6 +99,28 @@ static const char *fill(const struct policy_inject *j, const char *template, con
     return out->failed ? too_large : NULL;
 }
 
+/* Proxies in front of the server take away what "Connection" names: the client is not to name what is put in. */
+static void unname(struct request *r, const char *name)
+{
+    for (size_t i = 0; i < r->nfields; i++) {
+        if (strcasecmp(r->fields[i].name, "connection") != 0)
+            continue;
+        auto_buf kept = {0};
+        buf_init(&kept, SIZE_MAX / 2);
+        for (const char *at = r->fields[i].value; *at != '\0';) {
+            at += strspn(at, ", \t");
+            size_t all = strcspn(at, ","), n = all;
+            while (n > 0 && (at[n - 1] == ' ' || at[n - 1] == '\t'))
+                n--;
+            if (n > 0 && (n != strlen(name) || strncasecmp(at, name, n) != 0))
+                (void)buf_addf(&kept, "%s%.*s", kept.len > 0 ? ", " : "", (int)n, at);
+            at += all;
+        }
+        free(r->fields[i].value);
+        r->fields[i].value = mem_strdup(buf_str(&kept));
+    }
+}
+
 static bool set_field(struct request *r, const struct injection *in, const char *name, const char *value)
 {
     auto_free char *copy = mem_strdup(name);
@@ -106,6 +128,7 @@ static bool set_field(struct request *r, const struct injection *in, const char 
     for (char *c = copy; in->is_http2 && *c != '\0'; c++)
         *c = *c >= 'A' && *c <= 'Z' ? (char)(*c + 32) : *c;
     request_remove_alike(r, copy);
+    unname(r, copy);
     return request_set(r, copy, value);
 }
 
@@ -204,26 +227,26 @@ static const char *put_query(struct request *r, const struct policy_inject *j, c
 
 /* --- basic authentication and signatures ----------------------------------------------------- */
 
-static const char *set_basic(struct request *r, const struct injection *in, const char *pair, struct redact *words)
+/* The value of a field; false: too large. */
+static bool basic_value(const char *pair, struct buf *out, struct redact *words)
 {
     size_t n = strlen(pair);
-    auto_wiped out = {0};
 
-    buf_init(&out, 2 * VALUE_MAX);
-    (void)buf_adds(&out, "Basic ");
-    char *at = buf_reserve(&out, 4 * ((n + 2) / 3));
+    buf_init(out, 2 * VALUE_MAX);
+    (void)buf_adds(out, "Basic ");
+    char *at = buf_reserve(out, 4 * ((n + 2) / 3));
     if (at == NULL)
-        return too_large;
+        return false;
     base64_encode(pair, n, at);
-    buf_grew(&out, 4 * ((n + 2) / 3));
-    redact_word(words, buf_str(&out) + strlen("Basic "));
-    return set_field(r, in, "Authorization", buf_str(&out)) ? NULL : too_large;
+    buf_grew(out, 4 * ((n + 2) / 3));
+    redact_word(words, buf_str(out) + strlen("Basic "));
+    return true;
 }
 
 static const char *put_basic(struct request *r, const struct policy_inject *j, const struct injection *in, bool *ret_used,
                              struct redact *words)
 {
-    auto_wiped user = {0}, password = {0}, pair = {0};
+    auto_wiped user = {0}, password = {0}, pair = {0}, out = {0};
     const char *wrong = fill(j, j->name, in, &user, words);
 
     if (wrong == NULL)
@@ -235,7 +258,7 @@ static const char *put_basic(struct request *r, const struct policy_inject *j, c
     buf_init(&pair, 2 * VALUE_MAX);
     (void)buf_addf(&pair, "%s:%s", buf_str(&user), buf_str(&password));
     *ret_used = true;
-    return set_basic(r, in, buf_str(&pair), words);
+    return basic_value(buf_str(&pair), &out, words) && set_field(r, in, "Authorization", buf_str(&out)) ? NULL : too_large;
 }
 
 static const char *put_signature(struct request *r, const struct policy_inject *j, const struct injection *in, bool *ret_used,
@@ -306,11 +329,11 @@ static void wipe_free(char *text)
     free(text);
 }
 
-/* User and password are not written in the clear. */
-static const char *in_basic(struct request *r, struct request_field *f, const struct injection *in, const char *from,
-                            const char *to, bool *ret_used, struct redact *words)
+/* User and password are not written in the clear. The other fields stay where they are: the caller goes through them. */
+static const char *in_basic(struct request_field *f, const char *from, const char *to, bool *ret_used, struct redact *words)
 {
     size_t n = strlen(f->value), len;
+    auto_wiped out = {0};
     bool large;
 
     if (strcasecmp(f->name, "authorization") != 0 || strncasecmp(f->value, "Basic ", 6) != 0)
@@ -322,10 +345,14 @@ static const char *in_basic(struct request *r, struct request_field *f, const st
     char *pair = replaced(plain, from, to, &large);
     if (pair == NULL)
         return large ? too_large : NULL;
-    *ret_used = true;
-    const char *wrong = set_basic(r, in, pair, words);
+    bool ok = basic_value(pair, &out, words);
     wipe_free(pair);
-    return wrong;
+    if (!ok)
+        return too_large;
+    wipe_free(f->value);
+    f->value = mem_strdup(buf_str(&out));
+    *ret_used = true;
+    return NULL;
 }
 
 static const char *put_placeholder(struct request *r, const struct policy_inject *j, const struct injection *in, bool *ret_used,
@@ -351,7 +378,7 @@ static const char *put_placeholder(struct request *r, const struct policy_inject
     for (size_t i = 0; i < r->nfields; i++) {
         if (strcasecmp(r->fields[i].name, "host") == 0)
             continue;           /* it was judged */
-        wrong = in_basic(r, &r->fields[i], in, j->value, buf_str(&value), ret_used, words);
+        wrong = in_basic(&r->fields[i], j->value, buf_str(&value), ret_used, words);
         if (wrong != NULL)
             return wrong;
         char *text = replaced(r->fields[i].value, j->value, buf_str(&value), &large);

@@ -9,6 +9,9 @@
 #include "base/mem.h"
 #include "egress/open/open.h"
 
+/* Of methods that servers take out of fields; a list of them is read by each in its own way. */
+#define METHOD_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
 void asked_init(struct asked *a)
 {
     *a = (struct asked){.rule = -1};
@@ -124,7 +127,7 @@ static bool may_override(struct flow *f, const struct request *r, const struct a
         const char *value = r->fields[i].value;
         if (!is_override(r->fields[i].name))
             continue;
-        if (strlen(value) >= sizeof other.method) {
+        if (strlen(value) >= sizeof other.method || value[strspn(value, METHOD_CHARS)] != '\0') {
             refuse(ret, 400, EGRESS_MALFORMED, "a field of the request names a method that is none");
             return false;
         }

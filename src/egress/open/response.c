@@ -26,6 +26,7 @@ void response_begin(struct response *r, bool is_head_request, bool may_switch, s
     r->state = RESPONSE_HEAD;
     r->is_head_request = is_head_request;
     r->may_switch = may_switch;
+    r->status = 0;
     r->words = words;
     r->left = 0;
     buf_clear(&r->line);

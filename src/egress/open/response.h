@@ -26,7 +26,7 @@ struct response {
     enum response_state state;
     bool is_head_request, may_switch;
     bool is_packed;             /* refused, because it cannot be read: then feed fails */
-    int status;                 /* of the last head */
+    int status;                 /* of the last head of this response; 0: none yet */
     uint64_t left;
     struct buf line;            /* head, or a line between chunks */
     struct redact *words;       /* borrowed; NULL: nothing is blackened */
