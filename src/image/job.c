@@ -151,6 +151,13 @@ static int serve(const struct job *job, struct chan_msg *m, struct image_done *d
     }
 }
 
+bool job_is_cancelled(const struct job *job)
+{
+    struct pollfd p[2] = {{.fd = job->conn, .events = POLLRDHUP}, {.fd = job->alive}};
+
+    return poll(p, 2, 0) > 0 && ((p[0].revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0 || p[1].revents != 0);
+}
+
 int job_run(const struct job *job)
 {
     struct image_done done = {0};

@@ -4,6 +4,7 @@
 #ifndef QS_IMAGE_JOB_H
 #define QS_IMAGE_JOB_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,8 @@ struct job {
 /* Serves the connection to its end. The exit status of the child: 0 = the answer was sent. */
 int job_run(const struct job *job);
 
+/* Whether who asked has left, or the role ends. */
+bool job_is_cancelled(const struct job *job);
 /* To the connection, waiting a short time for room; what does not fit then is lost with the connection. */
 void job_send(int conn, uint16_t type, const void *p, size_t n);
 /* Sends the answer of a job that failed. */

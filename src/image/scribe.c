@@ -99,8 +99,15 @@ void scribe_note(struct scribe *s, char kind, const char *path, const struct tre
     sha256_add(&s->hash, content, n);
 }
 
+static int look(const struct scribe *s, struct err *e)
+{
+    return job_is_cancelled(s->job) ? err_set(e, ERR_UNAVAILABLE, "the job was cancelled") : 0;
+}
+
 static int count(struct scribe *s, uint64_t bytes, struct err *e)
 {
+    if (look(s, e) < 0)
+        return -1;
     s->counts.files++;
     s->counts.bytes += bytes;
     if (s->limits.max_files > 0 && s->counts.files > s->limits.max_files)
@@ -172,6 +179,8 @@ static int copy_contents(struct scribe *s, int from, int to, off_t size, struct 
             return err_sys(e, errno, "read");
         if (n == 0)
             return err_set(e, ERR_CONFLICT, "it became shorter while it was read");
+        if (look(s, e) < 0)
+            return -1;
         sha256_add(&s->hash, s->buffer, (size_t)n);
         /* Zeros are left as a hole. */
         int r = is_zero(s->buffer, (size_t)n) ? 0 : write_all(to, s->buffer, (size_t)n, at);

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,10 +18,7 @@
 
 static bool is_cancelled(void *arg)
 {
-    const struct job *job = arg;
-    struct pollfd p[2] = {{.fd = job->conn, .events = POLLRDHUP}, {.fd = job->alive}};
-
-    return poll(p, 2, 0) > 0 && ((p[0].revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0 || p[1].revents != 0);
+    return job_is_cancelled(arg);
 }
 
 /* A tree that cannot be read is as damaged as one that reads otherwise. */

@@ -279,6 +279,23 @@ def test_faults_of_steps(images):
     assert images.staged() == []
 
 
+def test_cancel_of_a_copy(images, image_daemon):
+    r = begin(images, "FROM base AS a\nRUN truncate -s 512M /big\nFROM base\nCOPY --from=a /big /again\nRUN sleep 1000\n")
+    op = r.json()
+    give_up = time.monotonic() + 120
+    while not any("COPY --from" in line for line in images.log(op)):
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+    failed = image_daemon.log.read_text().count("image.failed")
+    assert images.api.post(f"/v1/operations/{op['id']}/cancel").status_code == 202
+    assert images.wait(op)["state"] == "cancelled"
+    # The job does not go on for nobody, and leaves nothing.
+    give_up = time.monotonic() + 60
+    while image_daemon.log.read_text().count("image.failed") == failed or images.staged() != []:
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
+
+
 def test_cancel(images):
     r = begin(images, "FROM base\nRUN echo started; sleep 1000\n")
     op = r.json()

@@ -24,6 +24,8 @@ void h2_submit_answer(struct h2_stream *st, const nghttp2_nv *nv, size_t n, bool
 
     if (nghttp2_submit_response(st->h->client, st->client, nv, n, has_body ? &provider : NULL) == 0)
         h2_heads_wait(st->h, H2_CLIENT, nv, n);
+    else
+        h2_reset_client(st, NGHTTP2_INTERNAL_ERROR);
 }
 
 static struct redact *words_of(struct h2_stream *st)

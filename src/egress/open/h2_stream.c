@@ -146,8 +146,9 @@ ssize_t h2_body(nghttp2_session *to, int32_t id, struct h2_stream *st, struct h2
             nghttp2_nv nv[REQUEST_FIELDS_MAX];
             size_t nfields = h2_nv_fields(w->trailers, nv, NGHTTP2_NV_FLAG_NONE);
             *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
-            if (nghttp2_submit_trailer(to, id, nv, nfields) == 0)
-                h2_heads_wait(st->h, w == &st->up ? H2_SERVER : H2_CLIENT, nv, nfields);
+            if (nghttp2_submit_trailer(to, id, nv, nfields) != 0)
+                return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;       /* the stream is reset: it would never end */
+            h2_heads_wait(st->h, w == &st->up ? H2_SERVER : H2_CLIENT, nv, nfields);
         }
         return (ssize_t)n;
     }

@@ -352,7 +352,8 @@ static void on_cancel(void *ctx)
         build_run_cancel(b);
     else if (b->fetch != NULL)
         build_fetch_cancel(b);
-    /* A copy is short; the next step is not begun. */
+    else if (b->call != NULL)
+        build_copy_cancel(b);
 }
 
 static struct build *build_new(struct core *c, const struct build_spec *spec)

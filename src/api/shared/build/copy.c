@@ -40,6 +40,13 @@ static void on_copied(void *ctx, const ProtobufCMessage *reply, const struct err
     build_step_done(b);
 }
 
+void build_copy_cancel(struct build *b)
+{
+    node_call_cancel(b->call);
+    b->call = NULL;
+    build_step_done(b);                 /* which sees why */
+}
+
 /* Of an ADD with URLs too: those come next. */
 static void on_half_copied(void *ctx, const ProtobufCMessage *reply, const struct err *e)
 {

@@ -109,6 +109,7 @@ bool build_is_url(const char *word);
 int build_fetch_urls(struct build *b, const struct df_instruction *in, const json_t *words, struct err *e);
 char *build_url_item(const char *name);     /* where the layer has the file, as an item of a copy; the caller frees */
 void build_fetch_cancel(struct build *b);
+void build_copy_cancel(struct build *b);
 /* What is made of it belongs to `owner` (NULL = root). */
 int build_make_dir(struct build *b, const char *path, const char *owner, struct err *e);
 /* Files of `source` (layers, NULL = none) on top of `onto`, as the image role copies them. */
