@@ -1,9 +1,18 @@
 /*
- * sha256.c - SHA-256
+ * sha256.c - SHA-256 (FIPS 180-4)
+ *
+ * With the processor's own instructions where it has them: layers of images are hashed whole, and that is some six times
+ * faster. No library, because PID 1 of sandboxes links none.
  */
 #include "base/sha256.h"
 
+#include <stdbool.h>
 #include <string.h>
+
+#if defined(__x86_64__) && !defined(SHA256_PLAIN)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
 
 static const uint32_t round_constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
@@ -72,6 +81,74 @@ static void add_block(struct sha256 *s, const uint8_t *p)
     s->state[7] += h;
 }
 
+#if defined(__x86_64__) && !defined(SHA256_PLAIN)
+
+/* Intel's manual, volume 2, CPUID: SSSE3, SSE4.1, SHA. */
+static bool has_instructions(void)
+{
+    static int known = -1;
+    unsigned a, b, c, d;
+
+    if (known < 0)
+        known = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & 1u << 9) != 0 && (c & 1u << 19) != 0 &&
+                __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & 1u << 29) != 0;
+    return known != 0;
+}
+
+/* The state is kept as the instructions want it: a b e f and c d g h, from the highest word down. */
+__attribute__((target("sha,sse4.1,ssse3"))) static void add_blocks_fast(uint32_t state[8], const uint8_t *p, size_t n)
+{
+    const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+    __m128i cdab = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)state), 0xb1);
+    __m128i efgh = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)(state + 4)), 0x1b);
+    __m128i abef = _mm_alignr_epi8(cdab, efgh, 8), cdgh = _mm_blend_epi16(efgh, cdab, 0xf0);
+
+    for (; n > 0; n--, p += 64) {
+        const __m128i abef_before = abef, cdgh_before = cdgh;
+        __m128i m[4];
+#pragma GCC unroll 16
+        for (size_t i = 0; i < 16; i++) {
+            __m128i *w = &m[i % 4], before = i < 4 ? swap : m[(i + 3) % 4];
+            if (i < 4)
+                *w = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(p + 16 * i)), swap);
+            else
+                *w = _mm_sha256msg2_epu32(_mm_add_epi32(_mm_sha256msg1_epu32(*w, m[(i + 1) % 4]),
+                                                        _mm_alignr_epi8(before, m[(i + 2) % 4], 4)), before);
+            __m128i k = _mm_add_epi32(*w, _mm_loadu_si128((const __m128i *)(round_constants + 4 * i)));
+            cdgh = _mm_sha256rnds2_epu32(cdgh, abef, k);
+            abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(k, 0x0e));
+        }
+        abef = _mm_add_epi32(abef, abef_before);
+        cdgh = _mm_add_epi32(cdgh, cdgh_before);
+    }
+    __m128i feba = _mm_shuffle_epi32(abef, 0x1b), dchg = _mm_shuffle_epi32(cdgh, 0xb1);
+    _mm_storeu_si128((__m128i *)state, _mm_blend_epi16(feba, dchg, 0xf0));
+    _mm_storeu_si128((__m128i *)(state + 4), _mm_alignr_epi8(dchg, feba, 8));
+}
+
+#else
+
+static bool has_instructions(void)
+{
+    return false;
+}
+
+static void add_blocks_fast(uint32_t state[8], const uint8_t *p, size_t n)
+{
+}
+
+#endif
+
+static void add_blocks(struct sha256 *s, const uint8_t *p, size_t n)
+{
+    if (has_instructions()) {
+        add_blocks_fast(s->state, p, n);
+        return;
+    }
+    for (; n > 0; n--, p += 64)
+        add_block(s, p);
+}
+
 void sha256_add(struct sha256 *s, const void *data, size_t n)
 {
     const uint8_t *p = data;
@@ -85,12 +162,12 @@ void sha256_add(struct sha256 *s, const void *data, size_t n)
         n -= take;
         if (have + take < 64)
             return;
-        add_block(s, s->block);
+        add_blocks(s, s->block, 1);
     }
-    for (; n >= 64; p += 64, n -= 64)
-        add_block(s, p);
-    if (n > 0)
-        memcpy(s->block, p, n);
+    add_blocks(s, p, n / 64);
+    p += n / 64 * 64;
+    if (n % 64 > 0)
+        memcpy(s->block, p, n % 64);
 }
 
 void sha256_end(struct sha256 *s, uint8_t out[SHA256_SIZE])
