@@ -35,7 +35,8 @@ struct conf {
     char user_image[64];
     char egress_dns[256];       /* resolvers that names of connections out are asked of, "1.1.1.1,9.9.9.9:53"; "" = the host's */
     char build_network[768];    /* of RUN in builds: "open", "block", or words of domains and prefixes; default "open" */
-    char egress_ca[256];        /* PEM file of authorities that servers of opened connections may have, besides the host's; "" = none */
+    /* PEM file of authorities that servers of opened connections may have, besides the host's; "" = none */
+    char egress_ca[256];
     uint32_t pool_size;         /* slots kept ready; default 8 */
     uint32_t max_sandboxes;     /* admission limit of this node */
     uint32_t memory_request_percent;    /* of the host's memory that sandboxes may have set aside */

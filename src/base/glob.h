@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* '*' and '?' match within a part of a path, [a-z] and [^a-z] a character, '\' takes the next as it is, and a part "**" any number of
- * parts, none included. */
+/* '*' and '?' match within a part of a path, [a-z] and [^a-z] a character, '\' takes the next as it is, and a part "**" any
+ * number of parts, none included. */
 bool glob_match(const char *pattern, const char *path);
 bool glob_is_pattern(const char *text);
 

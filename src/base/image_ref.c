@@ -96,8 +96,10 @@ static int refuse(const char *text, struct err *e)
     for (char *c = shown; *c != '\0'; c++)
         if ((unsigned char)*c < ' ' || (unsigned char)*c >= 127)
             *c = '?';
-    return err_set(e, ERR_INVALID, "'%s' is no image reference: it is [registry/]path[:tag][@sha256:digest], the path in lower case",
-                   shown);
+    return err_set(
+        e, ERR_INVALID,
+        "'%s' is no image reference: it is [registry/]path[:tag][@sha256:digest], the path in lower case",
+        shown);
 }
 
 static int copy(char *out, size_t size, const char *text, size_t n)

@@ -92,7 +92,7 @@
 #define LIMIT_BANDWIDTH_MIN    64000               /* bits a second, smallest bandwidth of a policy */
 #define LIMIT_BANDWIDTH_MAX    1000000000000LL     /* bits a second, largest bandwidth of a policy */
 #define LIMIT_DNS_CONNECTIONS  16                  /* to the resolver, by TCP, a sandbox */
-#define LIMIT_DNS_RATE         50                  /* DNS queries a second a sandbox for names that are not remembered, bursts of ten times that */
+#define LIMIT_DNS_RATE         50 /* DNS queries a second a sandbox for names that are not remembered, ten times that at once */
 #define LIMIT_DNS_NAME         160                 /* longest name that the resolver takes */
 
 /* Internal channels */

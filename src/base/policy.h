@@ -62,7 +62,8 @@ struct policy_inject {
     char *name, *value, *with;      /* owned, never NULL */
 };
 
-/* An empty list matches everything, but of ports, in a rule that allows, not mail's and by UDP not DNS's; names and prefixes together must both match. */
+/* An empty list matches everything, but of ports, in a rule that allows, not mail's and by UDP not DNS's; names and prefixes
+ * together must both match. */
 struct policy_rule {
     uint8_t action;                 /* enum policy_action */
     uint8_t protocol;               /* enum policy_protocol */
@@ -137,8 +138,8 @@ void policy_open(struct policy *p);
 /* Everything of IPv4 or IPv6: who allows that needs names, and means no mail. */
 bool policy_cidr_is_everything(const struct cidr *c);
 /*
- * Modal's two lists: every port of the prefixes, and TLS on port 443 to the names. Both empty allow nothing. The error names the item;
- * the caller calls policy_done in any case.
+ * Modal's two lists: every port of the prefixes, and TLS on port 443 to the names. Both empty allow nothing. The error names
+ * the item; the caller calls policy_done in any case.
  */
 int policy_allow_lists(struct policy *p, char *const *cidrs, size_t ncidrs, char *const *domains, size_t ndomains, struct err *e);
 /* Prepares for questions; the rules do not change after it. */
@@ -183,8 +184,8 @@ bool policy_permits_address(const struct policy *p, int rule, const struct addre
 #define POLICY_PATH_MAX 8192
 /*
  * The path of a request's target as rules see it: without query, letters and digits not escaped, one slash where there are
- * several. False: it has "." or ".." between slashes (escaped ones too, or with a parameter), a bad escape, a control character or
- * a backslash, or is too long: servers read that in more than one way.
+ * several. False: it has "." or ".." between slashes (escaped ones too, or with a parameter), a bad escape, a control
+ * character or a backslash, or is too long: servers read that in more than one way.
  */
 bool policy_path(const char *target, size_t n, char out[POLICY_PATH_MAX + 1]);
 /* With its escaped slashes as slashes, as some servers read it. */

@@ -26,8 +26,8 @@ void policy_index_free(struct policy_index *x);
 #define POLICY_NO_PORT (-1)         /* names are asked about: of rules with neither names nor prefixes the one that answers */
 
 /*
- * The lists that can hold a match; returns how many. Either may be NULL. A rule with names is in a list only if one of them matches,
- * one with prefixes alone only if one of these does.
+ * The lists that can hold a match; returns how many. Either may be NULL. A rule with names is in a list only if one of them
+ * matches, one with prefixes alone only if one of these does.
  */
 size_t policy_index_find(const struct policy_index *x, const char *name, const struct address *to, int port,
                          const struct rule_list *ret[POLICY_LISTS_MAX]);

@@ -53,12 +53,15 @@ static void check_key(void *ctx, const char *key, size_t n)
         return;
     k->is_wrong = k->secret_id[0] == '\0' || known != REPLACE_KEY_KNOWN;
     if (k->secret_id[0] == '\0')
-        err_param(k->e, ERR_INVALID, PARAM, "Header value for '%.80s' references a secret key, but no secret was passed", k->header);
+        err_param(k->e, ERR_INVALID, PARAM,
+                  "Header value for '%.80s' references a secret key, but no secret was passed",
+                  k->header);
     else if (known == REPLACE_NO_SECRET)
         err_param(k->e, ERR_NOT_FOUND, PARAM, "Header value for '%.80s': there is no secret %.40s", k->header, k->secret_id);
     else if (known == REPLACE_KEY_MISSING)
-        err_param(k->e, ERR_INVALID, PARAM, "Header value for '%.80s': the secret %.40s has no key '%.*s'", k->header, k->secret_id,
-                  (int)(n < 60 ? n : 60), key);
+        err_param(k->e, ERR_INVALID, PARAM,
+                  "Header value for '%.80s': the secret %.40s has no key '%.*s'", k->header,
+                  k->secret_id, (int)(n < 60 ? n : 60), key);
 }
 
 static void remove_inject(struct policy_rule *r, const char *header)
@@ -213,7 +216,8 @@ static void copy_injects(struct policy_rule *to, const struct policy_rule *r)
 {
     for (uint32_t i = 0; i < r->ninjects; i++) {
         const struct policy_inject *from = &r->injects[i];
-        struct policy_inject *j = policy_rule_inject(to, (enum policy_inject_kind)from->kind, from->name, from->value, from->with);
+        struct policy_inject *j = policy_rule_inject(to, (enum policy_inject_kind)from->kind,
+                                                     from->name, from->value, from->with);
         j->replace = from->replace;
         memcpy(j->secret, from->secret, sizeof j->secret);
         memcpy(j->secret_id, from->secret_id, sizeof j->secret_id);

@@ -1,9 +1,10 @@
 /*
  * policy_replace.h - header replacements of Modal's clients as rules of a policy
  *
- * A replacement sets fields of HTTPS requests to a domain and decides nothing about what may leave, while a rule that injects allows
- * too. So each is put before every rule that allows, for what that rule allows alone; what the client asked for is kept behind a
- * rule that denies everything, where nothing reaches it, and is found there again when either half changes.
+ * A replacement sets fields of HTTPS requests to a domain and decides nothing about what may leave, while a rule that
+ * injects allows too. So each is put before every rule that allows, for what that rule allows alone; what the client asked
+ * for is kept behind a rule that denies everything, where nothing reaches it, and is found there again when either half
+ * changes.
  *
  * api/modal and node/modal read the messages, each those of its own calls.
  */
@@ -38,8 +39,8 @@ int replace_add(struct replace_list *l, const char *domain, const char *secret_i
 /* The rules, for names that are more exact first; *ret is a policy that the caller made and calls policy_done for. */
 int replace_rules(const struct replace_list *l, replace_key_fn has, void *ctx, struct policy *ret, struct err *e);
 /*
- * Adds the field to a rule that injects, in the place of one of the same name. The template is the client's: `$KEY` and `$$` count, any
- * other dollar sign is one.
+ * Adds the field to a rule that injects, in the place of one of the same name. The template is the client's: `$KEY` and `$$`
+ * count, any other dollar sign is one.
  */
 int replace_inject(struct policy_rule *r, const char *secret_id, const char *header, const char *value, replace_key_fn has,
                    void *ctx, struct err *e);

@@ -192,7 +192,9 @@ static int fill(const struct build_args *a, json_t *body, struct err *e)
             return -1;
     (void)json_object_set_new(body, "no_cache", json_boolean(a->no_cache));
     (void)json_object_set_new(body, "refresh", json_boolean(a->refresh));
-    if (registry_login_add(&a->login, NULL, json_string_value(json_object_get(body, "dockerfile")), body, e) < 0 || cmd_network(body, a->network, &a->domains, e) < 0)
+    if (registry_login_add(&a->login, NULL, json_string_value(json_object_get(body, "dockerfile")),
+                           body, e) < 0 ||
+        cmd_network(body, a->network, &a->domains, e) < 0)
         return -1;
     if (a->timeout != NULL) {
         if (args_number("--timeout", a->timeout, &seconds, e) < 0)

@@ -28,7 +28,10 @@ static json_t *read_probe(const char *text, struct err *e)
         probe = json_pack("{s:s}", kind == 3 ? "log" : "file", rest);
     }
     if (probe == NULL)
-        (void)err_set(e, ERR_INVALID, "option --ready: '%.60s' is not tcp:PORT, http:PORT/PATH, file:PATH, log:EXPRESSION or JSON", text);
+        (void)err_set(
+            e, ERR_INVALID,
+            "option --ready: '%.60s' is not tcp:PORT, http:PORT/PATH, file:PATH, log:EXPRESSION or JSON",
+            text);
     return probe;
 }
 

@@ -36,7 +36,17 @@ static int send_file(struct client *cl, int fd, long long length, const char *pa
 /* A root file system keeps its owners, as numbers. */
 static int send_directory(struct client *cl, const char *dir, const char *path, json_t **ret, struct err *e)
 {
-    char *argv[] = {"tar", "-c", "-f", "-", "--format=posix", "--xattrs", "--numeric-owner", "-C", (char *)(uintptr_t)dir, ".", NULL};
+    char *argv[] = {"tar",
+                    "-c",
+                    "-f",
+                    "-",
+                    "--format=posix",
+                    "--xattrs",
+                    "--numeric-owner",
+                    "-C",
+                    (char *)(uintptr_t)dir,
+                    ".",
+                    NULL};
     struct err tar = {0};
     int ends[2];
 
@@ -101,15 +111,17 @@ int image_import(int argc, char **argv)
     auto_free char *as = user != NULL ? client_path("&user=%s", user) : mem_strdup("");
     (void)buf_adds(&path, at);
     (void)buf_adds(&path, as);
-    int r = S_ISDIR(st.st_mode) ? send_directory(&cl, argv[0], buf_str(&path), &image, &e)
-                                : send_file(&cl, fd, S_ISREG(st.st_mode) ? (long long)st.st_size : -1, buf_str(&path), &image, &e);
+    int r = S_ISDIR(st.st_mode)
+                ? send_directory(&cl, argv[0], buf_str(&path), &image, &e)
+                : send_file(&cl, fd, S_ISREG(st.st_mode) ? (long long)st.st_size : -1,
+                            buf_str(&path), &image, &e);
     if (r == 0)
         printf("%s\n", table_text(json_object_get(image, "id")));
     json_decref(image);
     return r < 0 ? cmd_fail(&e, EXIT_FAILED) : 0;
 }
 
-/* --- export ------------------------------------------------------------------------------------------------------------------------- */
+/* --- export ----------------------------------------------------------------------------------- */
 
 static int write_fd(void *ctx, const void *p, size_t n)
 {

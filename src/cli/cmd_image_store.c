@@ -78,8 +78,12 @@ int image_inspect(int argc, char **argv)
 int image_verify(int argc, char **argv)
 {
     const struct cmd d = {
-        .usage = "image verify IMAGE", .about = "Read all layers of an image and say which ones are not what was unpacked.", .mixed = true,
-        .min_words = 1, .max_words = 1, .usage_code = EXIT_USAGE,
+        .usage = "image verify IMAGE",
+        .about = "Read all layers of an image and say which ones are not what was unpacked.",
+        .mixed = true,
+        .min_words = 1,
+        .max_words = 1,
+        .usage_code = EXIT_USAGE,
     };
     auto_client struct client cl = {0};
     struct err e = {0};

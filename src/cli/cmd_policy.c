@@ -46,8 +46,13 @@ static int get(int argc, char **argv)
 static int explain(int argc, char **argv)
 {
     static const struct cmd d = {
-        .usage = "policy explain SANDBOX URL", .about = "Say which rule decides about a URL, such as https://example.com/ or tcp://host:22.",
-        .mixed = true, .min_words = 2, .max_words = 2, .usage_code = EXIT_USAGE,
+        .usage = "policy explain SANDBOX URL",
+        .about =
+            "Say which rule decides about a URL, such as https://example.com/ or tcp://host:22.",
+        .mixed = true,
+        .min_words = 2,
+        .max_words = 2,
+        .usage_code = EXIT_USAGE,
     };
 
     return show(&d, "explain", argc, argv);
@@ -79,8 +84,11 @@ static void print_line(const json_t *d)
     if (missed > 0)
         printf("(%" JSON_INTEGER_FORMAT " decisions before it have no line)\n", missed);
     table_time(json_object_get(d, "at"), at, sizeof at);
-    printf("%s  %s  %s %s", at, json_string_value(json_object_get(d, "verdict")), json_string_value(json_object_get(d, "protocol")),
-           name != NULL ? name : address != NULL ? address : "-");
+    printf("%s  %s  %s %s", at, json_string_value(json_object_get(d, "verdict")),
+           json_string_value(json_object_get(d, "protocol")),
+           name != NULL      ? name
+           : address != NULL ? address
+                             : "-");
     if (name != NULL && address != NULL)
         printf(" (%s)", address);
     printf(" port %" JSON_INTEGER_FORMAT "  %s", json_integer_value(json_object_get(d, "port")),

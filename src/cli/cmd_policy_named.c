@@ -132,8 +132,14 @@ int policy_set(int argc, char **argv)
     const struct arg args[] = {{0, "version", ARG_TEXT, &version, "N", "of a policy by name: stay at this version"},
                                {0, "keep", ARG_FLAG, &keep, NULL, "keep connections that it does not allow"}};
     const struct cmd d = {
-        .usage = "policy set [options] SANDBOX POLICY", .about = "Replace the policy of a sandbox by one with a name, by JSON, or by @FILE.",
-        .args = args, .nargs = array_len(args), .mixed = true, .min_words = 2, .max_words = 2, .usage_code = EXIT_USAGE,
+        .usage = "policy set [options] SANDBOX POLICY",
+        .about = "Replace the policy of a sandbox by one with a name, by JSON, or by @FILE.",
+        .args = args,
+        .nargs = array_len(args),
+        .mixed = true,
+        .min_words = 2,
+        .max_words = 2,
+        .usage_code = EXIT_USAGE,
     };
     auto_client struct client cl = {0};
     struct err e = {0};

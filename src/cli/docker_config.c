@@ -1,8 +1,8 @@
 /*
  * docker_config.c - credentials that docker login has left for its user
  *
- * They are in the file itself, or a program has them: docker-credential-NAME, asked with the registry on its standard input. One that is not
- * there, or has nothing, is no reason not to pull what may well be public; it is said.
+ * They are in the file itself, or a program has them: docker-credential-NAME, asked with the registry on its standard input.
+ * One that is not there, or has nothing, is no reason not to pull what may well be public; it is said.
  */
 #include "cli/docker_config.h"
 
@@ -43,7 +43,8 @@ static int read_config(json_t **ret, struct err *e)
     *ret = NULL;
     if ((dir == NULL || *dir == '\0') && (home == NULL || *home == '\0'))
         return 0;
-    auto_free char *path = dir != NULL && *dir != '\0' ? mem_printf("%s/config.json", dir) : mem_printf("%s/.docker/config.json", home);
+    auto_free char *path = dir != NULL && *dir != '\0' ? mem_printf("%s/config.json", dir)
+                                                       : mem_printf("%s/.docker/config.json", home);
     auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT || errno == ENOTDIR || errno == EACCES ? 0 : err_sys(e, errno, "open %s", path);
@@ -56,7 +57,7 @@ static int read_config(json_t **ret, struct err *e)
     return *ret != NULL ? 0 : err_set(e, ERR_INVALID, "%s is no JSON: line %d: %s", path, why.line, why.text);
 }
 
-/* --- programs that keep credentials ---------------------------------------------------------------------------------------------- */
+/* --- programs that keep credentials ----------------------------------------------------------- */
 
 static pid_t start(const char *program, int in, int out)
 {
@@ -126,7 +127,7 @@ static json_t *from_helper(const char *helper, const char *key)
                                                             : json_pack("{s:O, s:O}", "username", user, "password", secret);
 }
 
-/* --- what a request is given ------------------------------------------------------------------------------------------------------- */
+/* --- what a request is given ------------------------------------------------------------------ */
 
 static json_t *from_entry(const json_t *entry)
 {

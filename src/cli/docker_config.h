@@ -8,8 +8,9 @@
 #include "json/json.h"
 
 /*
- * Of $DOCKER_CONFIG/config.json or ~/.docker/config.json, where there is one: the credentials of the registry of `ref`, or (NULL) of those
- * that `text`, a Dockerfile, can mean, go into `auths` of a request. Nothing else of the file leaves the machine.
+ * Of $DOCKER_CONFIG/config.json or ~/.docker/config.json, where there is one: the credentials of the registry of `ref`, or
+ * (NULL) of those that `text`, a Dockerfile, can mean, go into `auths` of a request. Nothing else of the file leaves the
+ * machine.
  */
 int docker_config_add(const char *ref, const char *text, json_t *body, struct err *e);
 

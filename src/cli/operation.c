@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 
-#define PATIENCE_MS 60000       /* for a server that restarts: the operation is there again afterwards, and says what became of it */
+#define PATIENCE_MS 60000       /* for a server that restarts: the operation is there again afterwards */
 #define PAUSE_MS 500
 
 static volatile sig_atomic_t interrupted;

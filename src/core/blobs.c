@@ -100,7 +100,8 @@ int blob_declare(struct blobs *b, const char *hash, const char *md5, int64_t byt
     if (bytes < 0)
         return err_set(e, ERR_INVALID, "the length of a blob is %lld", (long long)bytes);
     if (bytes > LIMIT_UPLOAD_BYTES)
-        return err_set(e, ERR_TOO_LARGE, "a blob has at most %lld bytes, this one has %lld", LIMIT_UPLOAD_BYTES, (long long)bytes);
+        return err_set(e, ERR_TOO_LARGE, "a blob has at most %lld bytes, this one has %lld",
+                       LIMIT_UPLOAD_BYTES, (long long)bytes);
     if (store_blob_count_open(s, &open, e) < 0)
         return -1;
     if (open >= LIMIT_UPLOADS_OPEN)
@@ -388,7 +389,8 @@ static void on_turn(void *arg)
     if (n != 0)
         (void)err_sys(&e, n < 0 ? errno : EIO, "read an upload");
     else if (ck->at != ck->row.bytes)
-        (void)err_set(&e, ERR_INVALID, MISMATCH " It has %lld bytes instead of %lld", (long long)ck->at, (long long)ck->row.bytes);
+        (void)err_set(&e, ERR_INVALID, MISMATCH " It has %lld bytes instead of %lld",
+                      (long long)ck->at, (long long)ck->row.bytes);
     else if (check_sum(ck->sha256, ck->row.hash, &e) == 0)
         (void)complete(ck->blobs, &ck->row, &e);
     answer(ck, e.code != ERR_OK ? &e : NULL);

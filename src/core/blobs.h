@@ -1,10 +1,10 @@
 /*
  * blobs.h - large files on their way from a client: declared first, then sent in one piece or in parts
  *
- * A blob is declared with the hash and the length of its content. What is sent is written beside core/files.h's files; when all of
- * it is there and has the hash, it becomes the file of that hash. Until then nobody can use it. What is not complete after
- * BLOB_OPEN_S is removed. Called by the dialects, which carry the bytes. One writer a part: a second one takes over from the
- * first, whose connection must be dead, and none writes while the whole is checked.
+ * A blob is declared with the hash and the length of its content. What is sent is written beside core/files.h's files; when
+ * all of it is there and has the hash, it becomes the file of that hash. Until then nobody can use it. What is not complete
+ * after BLOB_OPEN_S is removed. Called by the dialects, which carry the bytes. One writer a part: a second one takes over
+ * from the first, whose connection must be dead, and none writes while the whole is checked.
  */
 #ifndef QS_CORE_BLOBS_H
 #define QS_CORE_BLOBS_H

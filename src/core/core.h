@@ -33,8 +33,8 @@ void core_stop(struct core *c);
 void core_free(struct core *c);             /* accepts NULL */
 /* The file of registry credentials; "" = none. */
 void core_set_registry_auth(struct core *c, const char *path);
-/* What a RUN of a build may reach if its request does not say (network.c): "open", "block", or words of domains and prefixes, of which one
- * may be "open". */
+/* What a RUN of a build may reach if its request does not say (network.c): "open", "block", or words of domains and
+ * prefixes, of which one may be "open". */
 int core_set_build_network(struct core *c, const char *words, struct err *e);
 const char *core_data_dir(const struct core *c);
 struct loop *core_loop(struct core *c);

@@ -109,8 +109,10 @@ int files_put(struct files *f, const char *hash, const void *p, size_t n, struct
         return err_set(e, ERR_INTERNAL, "the hash of a file could not be computed");
     sha256_hex(sum, hex);
     if (strcmp(hex, hash) != 0)
-        return err_set(e, ERR_INVALID, "the contents have the hash %.12s... and not %.12s...: the file changed while it was sent", hex,
-                       hash);
+        return err_set(
+            e, ERR_INVALID,
+            "the contents have the hash %.12s... and not %.12s...: the file changed while it was sent",
+            hex, hash);
     if (files_has(f, hash))
         return 0;
     if (files_check_room(f, (int64_t)n, e) < 0 || store_file_put(core_store(f->core), hash, (int64_t)n, clock_wall_us(), e) < 0)

@@ -1,9 +1,9 @@
 /*
  * files.h - files that clients uploaded, by the SHA-256 of their content
  *
- * In data_dir/control/uploads, one file a content, mode 0600. Called by the dialects for builds, mounts and blobs. Whoever needs a
- * file says so from time to time (files_has, files_use); one that nobody has asked about for FILES_KEEP_S is removed. A row in
- * the store comes before the file and tells its length: what a power cut cut short counts as missing.
+ * In data_dir/control/uploads, one file a content, mode 0600. Called by the dialects for builds, mounts and blobs. Whoever
+ * needs a file says so from time to time (files_has, files_use); one that nobody has asked about for FILES_KEEP_S is
+ * removed. A row in the store comes before the file and tells its length: what a power cut cut short counts as missing.
  */
 #ifndef QS_CORE_FILES_H
 #define QS_CORE_FILES_H

@@ -104,7 +104,10 @@ int image_context_take(struct core *c, const char *layer, struct err *e)
 
     if (store_step_take(c->store, prefix, &found, e) < 0)
         return -1;
-    return found ? 0 : err_param(e, ERR_NOT_FOUND, "context", "there is no upload '%.16s...': each serves one build, within an hour", layer);
+    return found ? 0
+                 : err_param(e, ERR_NOT_FOUND, "context",
+                             "there is no upload '%.16s...': each serves one build, within an hour",
+                             layer);
 }
 
 /* An archive with an image in it: what the caller gave goes before what the image says. */

@@ -85,8 +85,10 @@ int image_config_kinds(const json_t *config, struct err *e)
         const char *key;
         enum kind kind;
     } fields[] = {
-        {"Cmd", TEXTS}, {"Entrypoint", TEXTS}, {"Env", TEXTS}, {"OnBuild", TEXTS}, {"Shell", TEXTS}, {"User", TEXT}, {"WorkingDir", TEXT},
-        {"StopSignal", TEXT}, {"Labels", OBJECT_OF_TEXTS}, {"ExposedPorts", OBJECT}, {"Volumes", OBJECT}, {"Healthcheck", OBJECT},
+        {"Cmd", TEXTS},           {"Entrypoint", TEXTS}, {"Env", TEXTS},
+        {"OnBuild", TEXTS},       {"Shell", TEXTS},      {"User", TEXT},
+        {"WorkingDir", TEXT},     {"StopSignal", TEXT},  {"Labels", OBJECT_OF_TEXTS},
+        {"ExposedPorts", OBJECT}, {"Volumes", OBJECT},   {"Healthcheck", OBJECT},
     };
 
     if (config != NULL && !json_is_null(config) && !json_is_object(config))
@@ -119,7 +121,9 @@ int image_config_apply(const json_t *whole, struct image_row *row, struct err *e
         return err_wrap(e, "configuration of the image");
     auto_free char *text = js_text(whole, false);
     if (strlen(text) > CONFIG_MAX)
-        return err_set(e, ERR_TOO_LARGE, "the image's configuration has %zu bytes, at most %u are accepted", strlen(text), CONFIG_MAX);
+        return err_set(e, ERR_TOO_LARGE,
+                       "the image's configuration has %zu bytes, at most %u are accepted",
+                       strlen(text), CONFIG_MAX);
     row->env = js_text(env, false);
     row->workdir = take_ptr(&workdir);
     row->user = spec.user != NULL ? mem_strdup(spec.user) : NULL;
@@ -136,7 +140,7 @@ int image_config_read(const char *text, struct image_row *row, struct err *e)
     return image_config_apply(whole, row, e);
 }
 
-/* --- the other way ------------------------------------------------------------------------------------------------------------------ */
+/* --- the other way ---------------------------------------------------------------------------- */
 
 static void set_text(json_t *o, const char *key, const char *text)
 {

@@ -32,8 +32,8 @@ struct node_call *image_fold(struct core *c, Quicksand__Node__Layer **layers, si
     return node_unary(c, "ImageCopy", &rq.base, &quicksand__node__layer__descriptor, FOLD_TIMEOUT_MS, true, fn, ctx);
 }
 
-int image_layers_put(struct store *s, Quicksand__Node__Layer **layers, size_t n, const Quicksand__Node__Layer *folded, struct image_row *row,
-                     struct err *e)
+int image_layers_put(struct store *s, Quicksand__Node__Layer **layers, size_t n,
+                     const Quicksand__Node__Layer *folded, struct image_row *row, struct err *e)
 {
     auto_json *list = json_array();
 

@@ -1,7 +1,8 @@
 /*
  * image_gc.c - images, build steps, uploaded contexts and layers that nobody uses
  *
- * Called when a user asks; for contexts, and what pulls and builds that broke off left, by the sweep. An image in use by a live sandbox stays whatever its age.
+ * Called when a user asks; for contexts, and what pulls and builds that broke off left, by the sweep. An image in use by a
+ * live sandbox stays whatever its age.
  */
 #include <stdio.h>
 #include <string.h>

@@ -30,7 +30,8 @@ struct image_pull {
     struct node_call *fold;             /* under way, NULL = not */
     const Quicksand__Node__Layer *folded;   /* in place of the layers of `last`, NULL = none; borrowed */
     bool is_bad_reply, is_cancelled;
-    struct buf request;                 /* until it is sent, which waits for the end of a removal that had begun; has a password */
+    /* until it is sent, which waits for the end of a removal that had begun; has a password */
+    struct buf request;
     uint64_t bytes, total;
     struct operation *operation;        /* NULL = somebody else's callbacks: */
     image_line_fn line;
@@ -100,7 +101,7 @@ fail:
     return -1;
 }
 
-/* --- the node ----------------------------------------------------------------------------------------------------------------- */
+/* --- the node --------------------------------------------------------------------------------- */
 
 static void say(struct image_pull *p, const char *line)
 {
@@ -110,7 +111,8 @@ static void say(struct image_pull *p, const char *line)
         p->line(p->ctx, line);
 }
 
-/* Layers that are about to come: if the pull breaks off, those that came are named by nothing but these rows, and go in a while. */
+/* Layers that are about to come: if the pull breaks off, those that came are named by nothing but these rows, and go in a
+ * while. */
 static void note_layers(struct image_pull *p, const Quicksand__Node__ImagePullEvent *m)
 {
     struct store *s = p->core->store;
@@ -191,7 +193,8 @@ static void finish(struct image_pull *p, const struct err *e)
         operation_fail(p->operation, e);
     else
         operation_succeed(p->operation, id,
-                          json_pack("{s:s, s:s, s:s, s:b}", "image", id, "name", p->name, "digest", p->last->source, "existing", 0));
+                          json_pack("{s:s, s:s, s:s, s:b}", "image", id, "name", p->name, "digest",
+                                    p->last->source, "existing", 0));
     struct core *c = p->core;
     pull_free(p);
     images_sweep(c);
@@ -351,7 +354,9 @@ static int answer_existing(struct core *c, const struct image_row *row, const ch
         return -1;
     memcpy(ret_operation, operation_id(op), ID_SIZE);
     operation_log(op, "%s is here already as %s", name, row->id);
-    operation_succeed(op, row->id, json_pack("{s:s, s:s, s:s, s:b}", "image", row->id, "name", name, "digest", row->digest, "existing", 1));
+    operation_succeed(op, row->id,
+                      json_pack("{s:s, s:s, s:s, s:b}", "image", row->id, "name", name, "digest",
+                                row->digest, "existing", 1));
     return 0;
 }
 

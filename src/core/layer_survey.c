@@ -2,9 +2,9 @@
  * layer_survey.c - layers that lie on the node and that no row knows
  *
  * What comes with an image or a build step gets its row together with it, and what a pull is about to bring before. But an
- * import that fails at its third layer has brought two, and a daemon may be killed between a layer and its row. So once a day, and
- * after the start, the node tells what has lain there for a day, and what is unknown becomes garbage. No layer is removed
- * meanwhile: one that has just gone would be noted again.
+ * import that fails at its third layer has brought two, and a daemon may be killed between a layer and its row. So once a
+ * day, and after the start, the node tells what has lain there for a day, and what is unknown becomes garbage. No layer is
+ * removed meanwhile: one that has just gone would be noted again.
  */
 #include <stdio.h>
 #include <string.h>

@@ -224,6 +224,6 @@ struct node_call *network_log(struct core *c, const char *id, uint64_t after, ui
     rq.after = after;
     rq.limit = limit;
     rq.wait_ms = wait_ms;
-    return node_unary(c, "NetworkLog", &rq.base, &quicksand__node__network_log_response__descriptor, ASK_TIMEOUT_MS + wait_ms, true,
-                      fn, ctx);
+    return node_unary(c, "NetworkLog", &rq.base, &quicksand__node__network_log_response__descriptor,
+                      ASK_TIMEOUT_MS + wait_ms, true, fn, ctx);
 }

@@ -11,7 +11,8 @@
 #include "json/json.h"
 #include "node.pb-c.h"
 
-/* The node's form of a policy, with its secrets looked up; *ret_bytes is what *ret points into, the caller frees it; `origin` (NULL = none) is borrowed. */
+/* The node's form of a policy, with its secrets looked up; *ret_bytes is what *ret points into, the caller frees it;
+ * `origin` (NULL = none) is borrowed. */
 int network_request(struct core *c, const json_t *policy, const struct policy_origin *origin, Quicksand__Node__Network *ret,
                     uint8_t **ret_bytes, struct err *e);
 

@@ -42,8 +42,8 @@ int operation_cancel(struct core *c, const char *id, struct err *e);    /* ERR_C
 const char *operation_state_name(uint8_t state);
 
 /*
- * Calls `fn` once, perhaps at once: when the operation has ended, when its log has lines after `after` (-1 = lines are of no interest),
- * or when wait_ms have passed.
+ * Calls `fn` once, perhaps at once: when the operation has ended, when its log has lines after `after` (-1 = lines are of no
+ * interest), or when wait_ms have passed.
  */
 typedef void (*operation_fn)(void *ctx, const struct operation_view *view, const struct err *e);
 struct operation_wait;

@@ -161,8 +161,10 @@ int policies_remove(struct core *c, const char *name, bool force, struct err *e)
     int r = force ? 0 : find_followers(c, name, &a, e);
 
     if (r == 0 && a.n > 0)
-        r = err_set(e, ERR_CONFLICT, "%zu sandboxes follow the policy %.64s, such as %s; with force it is removed, and they keep what they have",
-                    a.n, name, a.ids[0]);
+        r = err_set(
+            e, ERR_CONFLICT,
+            "%zu sandboxes follow the policy %.64s, such as %s; with force it is removed, and they keep what they have",
+            a.n, name, a.ids[0]);
     free(a.ids);
     return r < 0 ? -1 : store_policy_remove(c->store, name, e);
 }

@@ -185,8 +185,9 @@ static int read_bits(const json_t *j, const char *key, uint64_t *ret, struct err
     if (v == NULL || json_is_null(v))
         return 0;
     if (!json_is_integer(v) || n < LIMIT_BANDWIDTH_MIN || n > LIMIT_BANDWIDTH_MAX)
-        return err_param(e, ERR_INVALID, PARAM, "bandwidth: %s must be a number of bits a second from %d to %lld", key, LIMIT_BANDWIDTH_MIN,
-                         LIMIT_BANDWIDTH_MAX);
+        return err_param(e, ERR_INVALID, PARAM,
+                         "bandwidth: %s must be a number of bits a second from %d to %lld", key,
+                         LIMIT_BANDWIDTH_MIN, LIMIT_BANDWIDTH_MAX);
     *ret = (uint64_t)n;
     return 0;
 }

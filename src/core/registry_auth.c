@@ -77,9 +77,11 @@ static int read_aws(const json_t *values, struct registry_auth *ret, struct err 
 {
     ret->kind = REGISTRY_AUTH_AWS;
     if (json_object_get(values, "AWS_ACCESS_KEY_ID") == NULL && json_object_get(values, "AWS_ROLE_ARN") != NULL)
-        return err_set(e, ERR_UNSUPPORTED, "the secret for the registry has AWS_ROLE_ARN: roles are taken on with an identity that Modal's "
-                       "service signs, which this daemon has not; give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and "
-                       "AWS_SESSION_TOKEN if they are a role's");
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "the secret for the registry has AWS_ROLE_ARN: roles are taken on with an identity that Modal's "
+            "service signs, which this daemon has not; give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and "
+            "AWS_SESSION_TOKEN if they are a role's");
     if (take_value(values, "AWS_ACCESS_KEY_ID", true, &ret->user, e) < 0 ||
         take_value(values, "AWS_SECRET_ACCESS_KEY", true, &ret->password, e) < 0 ||
         take_value(values, "AWS_SESSION_TOKEN", false, &ret->session, e) < 0 ||
@@ -98,7 +100,10 @@ static int read_gcp(const json_t *values, struct registry_auth *ret, struct err 
     if (text == NULL)
         return err_set(e, ERR_INVALID, "the secret for the registry has no SERVICE_ACCOUNT_JSON");
     if (strlen(text) > VALUE_MAX)
-        return err_set(e, ERR_TOO_LARGE, "SERVICE_ACCOUNT_JSON of the secret for the registry is longer than %d bytes", VALUE_MAX);
+        return err_set(
+            e, ERR_TOO_LARGE,
+            "SERVICE_ACCOUNT_JSON of the secret for the registry is longer than %d bytes",
+            VALUE_MAX);
     auto_secret_values *o = js_parse(text, strlen(text), VALUE_MAX, &why);
     if (!json_is_object(o))
         return err_set(e, ERR_INVALID, "SERVICE_ACCOUNT_JSON of the secret for the registry is no JSON object");

@@ -27,7 +27,8 @@ int registry_auth_read(const json_t *values, enum registry_auth_wanted wanted, s
 void registry_auth_copy(struct registry_auth *ret, const struct registry_auth *from);   /* NULL = nothing */
 /* The object `auths` of a request, in the form of the file that docker login writes; with an error that names the entry. */
 int registry_auths_read(const json_t *auths, struct registry_auth *ret, struct err *e);
-/* Those that are `given` (NULL or empty = none) go before those of the file at `path` ("" = none). A file that is not there has none. */
+/* Those that are `given` (NULL or empty = none) go before those of the file at `path` ("" = none). A file that is not there
+ * has none. */
 int registry_auth_find(const char *path, const char *registry, const struct registry_auth *given, struct registry_auth *ret,
                        struct err *e);
 /* Overwrites it all. */

@@ -352,7 +352,8 @@ void sandbox_create(struct core *c, const struct sandbox_spec *asked, const char
     cr->fn = fn;
     cr->ctx = ctx;
     cr->if_exists = spec->if_exists;
-    if (resolve_network(c, &resolved, &policy, &origin, &e) < 0 || spec_check(spec, &e) < 0 || limits_check(c, &spec->limits, &e) < 0) {
+    if (resolve_network(c, &resolved, &policy, &origin, &e) < 0 || spec_check(spec, &e) < 0 ||
+        limits_check(c, &spec->limits, &e) < 0) {
         fail(cr, &e);
         return;
     }

@@ -1,9 +1,9 @@
 /*
  * throttle.h - how many bytes a second a sandbox may send, and receive
  *
- * A bucket of tokens a direction, one a byte. Connections read only while there are tokens, so that the kernel holds the sender back;
- * those that find none wait in a queue and go on in turn. A datagram cannot wait: it may take what later bytes pay back, to a bound,
- * and is lost beyond that, as on a wire that is full.
+ * A bucket of tokens a direction, one a byte. Connections read only while there are tokens, so that the kernel holds the
+ * sender back; those that find none wait in a queue and go on in turn. A datagram cannot wait: it may take what later bytes
+ * pay back, to a bound, and is lost beyond that, as on a wire that is full.
  */
 #ifndef QS_EGRESS_THROTTLE_H
 #define QS_EGRESS_THROTTLE_H

@@ -1,8 +1,8 @@
 /*
  * proto_nul.h - texts of a protobuf message that a C string cannot hold
  *
- * protobuf-c gives a string field as a C string, which ends at the first NUL: what a peer wrote behind it would be lost without a word. So
- * whoever decodes a peer's message asks here first. Called by node/call.c and api/modal/mcall.c.
+ * protobuf-c gives a string field as a C string, which ends at the first NUL: what a peer wrote behind it would be lost
+ * without a word. So whoever decodes a peer's message asks here first. Called by node/call.c and api/modal/mcall.c.
  */
 #ifndef QS_HTTP_PROTO_NUL_H
 #define QS_HTTP_PROTO_NUL_H

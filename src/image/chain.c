@@ -191,7 +191,7 @@ void chain_list_free(char **names, size_t n)
     free(names);
 }
 
-/* --- paths -------------------------------------------------------------------------------------------------------------------- */
+/* --- paths ------------------------------------------------------------------------------------ */
 
 static void copy_dir(const struct chain_dir *from, struct chain_dir *to)
 {
@@ -270,8 +270,8 @@ static int look(const struct chain_dir *root, const char *resolved, const char *
     return r;
 }
 
-int chain_resolve(const struct chain_dir *root, const char *path, bool follow_last, char resolved[LIMIT_PATH], struct stat *ret_st,
-                  struct err *e)
+int chain_resolve(const struct chain_dir *root, const char *path, bool follow_last,
+                  char resolved[LIMIT_PATH], struct stat *ret_st, struct err *e)
 {
     auto_free char *rest = mem_alloc(2 * LIMIT_PATH), *target = mem_alloc(LIMIT_PATH);
     char part[NAME_MAX + 1];

@@ -40,8 +40,8 @@ void chain_list_free(char **names, size_t n);
  * Follows links as a program inside would: `resolved` is the path without a link ("" = the root, no slash in front) as far as it
  * exists, and with what is missing of it behind. 1 = all of it is there: *ret_st is its state; 0 = not; -1.
  */
-int chain_resolve(const struct chain_dir *root, const char *path, bool follow_last, char resolved[LIMIT_PATH], struct stat *ret_st,
-                  struct err *e);
+int chain_resolve(const struct chain_dir *root, const char *path, bool follow_last,
+                  char resolved[LIMIT_PATH], struct stat *ret_st, struct err *e);
 /* The directory of a resolved path: 1, 0 or -errno as chain_lookup. */
 int chain_open_dir(const struct chain_dir *root, const char *resolved, struct chain_dir *ret);
 /* The contents of a file, at most `max`; NULL if it is not there, not a file or too long. */

@@ -10,7 +10,8 @@
 
 /* Unpacking and copying: no network, no new process. */
 int confine_unpacker(struct err *e);
-/* Fetching: the network, but no capability, and of the file system the programs' own directories to read and `blobs` (-1 = none) to write. */
+/* Fetching: the network, but no capability, and of the file system the programs' own directories to read and `blobs` (-1 =
+ * none) to write. */
 int confine_fetcher(int blobs, struct err *e);
 
 #endif

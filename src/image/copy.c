@@ -54,7 +54,8 @@ bool copy_is_excluded(const struct copy *c, const char *path)
 
 bool copy_has_exceptions(const struct copy *c)
 {
-    return (c->ignore != NULL && glob_has_exceptions(c->ignore, c->ignore_len)) || glob_has_exceptions(c->rq->exclude, strlen(c->rq->exclude));
+    return (c->ignore != NULL && glob_has_exceptions(c->ignore, c->ignore_len)) ||
+           glob_has_exceptions(c->rq->exclude, strlen(c->rq->exclude));
 }
 
 /* --- directories on the way ------------------------------------------------------------------------------------------------ */
@@ -112,7 +113,7 @@ static int make_parents(struct copy *c, const char *path, struct err *e)
     return copy_make_dirs(c, parent, e);
 }
 
-/* --- entries ------------------------------------------------------------------------------------------------------------------ */
+/* --- entries ---------------------------------------------------------------------------------- */
 
 int copy_join(const char *dir, const char *name, char out[LIMIT_PATH], struct err *e)
 {
@@ -129,7 +130,8 @@ int copy_join(const char *dir, const char *name, char out[LIMIT_PATH], struct er
 
 static int copy_contents(struct copy *c, const struct chain_dir *dir, const char *from, const char *to, int depth, struct err *e);
 
-int copy_entry(struct copy *c, const struct chain_dir *dir, const char *name, const char *from, const char *to, int depth, struct err *e)
+int copy_entry(struct copy *c, const struct chain_dir *dir, const char *name, const char *from,
+               const char *to, int depth, struct err *e)
 {
     struct chain_entry entry;
     int r = chain_lookup(dir, name, &entry);
@@ -171,7 +173,7 @@ static int copy_contents(struct copy *c, const struct chain_dir *dir, const char
     return r;
 }
 
-/* --- archives ----------------------------------------------------------------------------------------------------------------- */
+/* --- archives --------------------------------------------------------------------------------- */
 
 static bool is_tar(const struct copy *c, int fd)
 {
@@ -231,7 +233,7 @@ static int try_extract(struct copy *c, const struct chain_entry *entry, const ch
     return extract(c, fd, to, e) < 0 ? -1 : 1;
 }
 
-/* --- items -------------------------------------------------------------------------------------------------------------------- */
+/* --- items ------------------------------------------------------------------------------------ */
 
 /* One source that was found; `name` is what it was called, which a link on the way may have changed. */
 static int copy_found(struct copy *c, const char *resolved, const struct stat *st, const char *name, const char *dest, bool into,
@@ -287,7 +289,8 @@ static int copy_plain(struct copy *c, const char *item, const char *dest, bool i
 
     if (r < 0)
         return -1;
-    if (r == 0 || (resolved[0] != '\0' && copy_is_ignored(c, resolved) && !(S_ISDIR(st.st_mode) && glob_has_exceptions(c->ignore, c->ignore_len))))
+    if (r == 0 || (resolved[0] != '\0' && copy_is_ignored(c, resolved) &&
+                   !(S_ISDIR(st.st_mode) && glob_has_exceptions(c->ignore, c->ignore_len))))
         return err_set(e, ERR_NOT_FOUND, "there is no '%.200s' in the %s%s", item, c->rq->is_context ? "build context" : "source",
                        r == 1 ? ": .dockerignore leaves it out" : "");
     const char *slash = strrchr(item, '/');
@@ -341,7 +344,8 @@ static int copy_item(struct copy *c, const char *item, const char *dest, bool in
     if (copy_matching(c, &c->source, "", normal, dest, &found, e) < 0)
         return -1;
     if (found == 0)
-        return err_set(e, ERR_NOT_FOUND, "nothing in the %s matches '%.200s'", c->rq->is_context ? "build context" : "source", item);
+        return err_set(e, ERR_NOT_FOUND, "nothing in the %s matches '%.200s'",
+                       c->rq->is_context ? "build context" : "source", item);
     return 0;
 }
 
@@ -368,7 +372,7 @@ static int copy_text(struct copy *c, uint32_t i, const char *dest, bool into, st
     return tree_times(fd, &a, e);
 }
 
-/* --- mounts ------------------------------------------------------------------------------------------------------------------- */
+/* --- mounts ----------------------------------------------------------------------------------- */
 
 /* How many bytes of the path are there. */
 static size_t existing(struct copy *c, const char *dest)
@@ -402,7 +406,8 @@ static int make_mount_dir(struct copy *c, const char *dest, const struct stat *s
     return 0;
 }
 
-/* Hides what is at dest: an opaque directory with the content of the item, if there is one, or the item itself if it is a file. */
+/* Hides what is at dest: an opaque directory with the content of the item, if there is one, or the item itself if it is a
+ * file. */
 static int copy_mount(struct copy *c, const char *dest, bool is_there, const struct stat *below, struct err *e)
 {
     struct stat st = {.st_mode = S_IFDIR | 0755, .st_mtime = time(NULL)};
@@ -459,7 +464,7 @@ static int copy_all(struct copy *c, struct image_done *ret, struct err *e)
     return 0;
 }
 
-/* --- the job ------------------------------------------------------------------------------------------------------------------ */
+/* --- the job ---------------------------------------------------------------------------------- */
 
 static int prepare(struct copy *c, struct err *e)
 {

@@ -24,7 +24,8 @@ struct copy {
     uint64_t changes;
     char start[LIMIT_PATH];             /* of --parents: the directory in the source where a copy begins */
     size_t at;                          /* of a path in the source: where the part begins that --exclude speaks of */
-    bool is_plain;                      /* owner and mode of the request were for the directory of a mount, not for what is in it */
+    /* owner and mode of the request were for the directory of a mount, not for what is in it */
+    bool is_plain;
 };
 
 struct tree_attr copy_attr(const struct copy *c, const struct stat *st);       /* that a file of the source gets */
@@ -39,7 +40,8 @@ bool copy_was_made(struct copy *c, const char *path);
 int copy_make_dirs(struct copy *c, const char *path, struct err *e);
 int copy_join(const char *dir, const char *name, char out[LIMIT_PATH], struct err *e);
 /* The entry `name` of `dir`, which is `from` in the source, as `to`, with all that is below. */
-int copy_entry(struct copy *c, const struct chain_dir *dir, const char *name, const char *from, const char *to, int depth, struct err *e);
+int copy_entry(struct copy *c, const struct chain_dir *dir, const char *name, const char *from,
+               const char *to, int depth, struct err *e);
 
 /* copy_parents.c: what the item matches, below dest with the directories that it is in. */
 int copy_with_parents(struct copy *c, const char *item, const char *dest, struct err *e);

@@ -58,7 +58,8 @@ static int make_dir(struct copy *c, const char *to, const struct stat *st, struc
 /* The directories on the way to the last part of `path`, which is below the beginning of the copy, under dest. */
 static int make_way(struct walk *w, const char *path, struct err *e)
 {
-    auto_free char *part = mem_strdup(path), *source = mem_alloc(LIMIT_PATH), *to = mem_alloc(LIMIT_PATH), *resolved = mem_alloc(LIMIT_PATH);
+    auto_free char *part = mem_strdup(path), *source = mem_alloc(LIMIT_PATH),
+                   *to = mem_alloc(LIMIT_PATH), *resolved = mem_alloc(LIMIT_PATH);
     struct stat st;
 
     if (copy_make_dirs(w->c, w->dest, e) < 0)
@@ -122,7 +123,8 @@ static int split(struct copy *c, const char *item, char pattern[LIMIT_PATH], str
 
     if (glob_is_pattern(before))
         return err_set(e, ERR_UNSUPPORTED, "'%.200s': a pattern before '/./' is not followed", item);
-    if (path_normalize(before, c->start, sizeof c->start) < 0 || path_normalize(pivot != NULL ? pivot + 3 : item, pattern, LIMIT_PATH) < 0)
+    if (path_normalize(before, c->start, sizeof c->start) < 0 ||
+        path_normalize(pivot != NULL ? pivot + 3 : item, pattern, LIMIT_PATH) < 0)
         return err_set(e, ERR_INVALID, "'%.200s' has a '..' or is too long", item);
     return 0;
 }

@@ -57,10 +57,16 @@ static int find_place(const struct registry *r, struct ecr_place *ret, struct er
 
     if (!ecr_place_read(r->host, ret)) {
         if (*endpoint == '\0')
-            return err_set(e, ERR_INVALID, "%s is no registry of Amazon ECR (ACCOUNT.dkr.ecr.REGION.amazonaws.com), so an access key "
-                           "of AWS is of no use there", r->host);
+            return err_set(
+                e, ERR_INVALID,
+                "%s is no registry of Amazon ECR (ACCOUNT.dkr.ecr.REGION.amazonaws.com), so an access key "
+                "of AWS is of no use there",
+                r->host);
         if (!is_region(region, strlen(region)))
-            return err_set(e, ERR_INVALID, "AWS_REGION is missing or no region, and the name of the registry %s has none", r->host);
+            return err_set(
+                e, ERR_INVALID,
+                "AWS_REGION is missing or no region, and the name of the registry %s has none",
+                r->host);
         (void)snprintf(ret->region, sizeof ret->region, "%s", region);
     }
     if (*endpoint != '\0')
@@ -68,7 +74,7 @@ static int find_place(const struct registry *r, struct ecr_place *ret, struct er
     return 0;
 }
 
-/* --- what is answered --------------------------------------------------------------------------------------------------------- */
+/* --- what is answered ------------------------------------------------------------------------- */
 
 /* Messages of AWS quote what was signed, session token and all: the name of the error alone is told. */
 static int refused(struct buf *body, long status, const char *host, struct err *e)
@@ -76,8 +82,10 @@ static int refused(struct buf *body, long status, const char *host, struct err *
     static const struct {
         const char *type, *why;
     } known[] = {
-        {"UnrecognizedClientException", "AWS_ACCESS_KEY_ID is not one that is in force, or AWS_SESSION_TOKEN does not belong to it"},
-        {"InvalidClientTokenId", "AWS_ACCESS_KEY_ID is not one that is in force, or AWS_SESSION_TOKEN does not belong to it"},
+        {"UnrecognizedClientException",
+         "AWS_ACCESS_KEY_ID is not one that is in force, or AWS_SESSION_TOKEN does not belong to it"},
+        {"InvalidClientTokenId",
+         "AWS_ACCESS_KEY_ID is not one that is in force, or AWS_SESSION_TOKEN does not belong to it"},
         {"InvalidSignatureException", "AWS_SECRET_ACCESS_KEY does not belong to AWS_ACCESS_KEY_ID"},
         {"SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY does not belong to AWS_ACCESS_KEY_ID"},
         {"ExpiredTokenException", "AWS_SESSION_TOKEN has expired"},
@@ -103,13 +111,17 @@ static int refused(struct buf *body, long status, const char *host, struct err *
     if (strstr(name, "Throttl") != NULL)
         return err_set(e, ERR_RATE, "AWS (%s) wants fewer requests (%s)", host, name);
     if (text != NULL && (strncmp(text, "Signature expired", 17) == 0 || strncmp(text, "Signature not yet current", 25) == 0))
-        return err_set(e, ERR_DENIED, "AWS (%s) does not exchange the access key for a password: %s, the clock of this machine is wrong",
-                       host, name);
+        return err_set(
+            e, ERR_DENIED,
+            "AWS (%s) does not exchange the access key for a password: %s, the clock of this machine is wrong",
+            host, name);
     for (size_t i = 0; i < array_len(known); i++)
         if (strcmp(known[i].type, name) == 0)
-            return err_set(e, ERR_DENIED, "AWS (%s) does not exchange the access key for a password: %s, %s", host, name, known[i].why);
-    return err_set(e, status >= 500 ? ERR_UNAVAILABLE : ERR_DENIED, "AWS (%s) does not exchange the access key for a password: %s", host,
-                   name);
+            return err_set(e, ERR_DENIED,
+                           "AWS (%s) does not exchange the access key for a password: %s, %s", host,
+                           name, known[i].why);
+    return err_set(e, status >= 500 ? ERR_UNAVAILABLE : ERR_DENIED,
+                   "AWS (%s) does not exchange the access key for a password: %s", host, name);
 }
 
 /* Base64 of "AWS:password". */
@@ -143,14 +155,16 @@ int ecr_answer_read(const char *text, size_t n, double now_s, char **ret_passwor
     if (token == NULL)
         return err_set(e, ERR_UNAVAILABLE, "what AWS answered has no authorizationData[0].authorizationToken");
     if (json_is_number(until) && json_number_value(until) <= now_s)
-        return err_set(e, ERR_UNAVAILABLE, "the password that AWS gave out has expired already: the clock of this machine is wrong");
+        return err_set(
+            e, ERR_UNAVAILABLE,
+            "the password that AWS gave out has expired already: the clock of this machine is wrong");
     *ret_password = read_token(token);
     if (*ret_password == NULL)
         return err_set(e, ERR_UNAVAILABLE, "authorizationToken of what AWS answered is not base64 of " USER ":password");
     return 0;
 }
 
-/* --- the exchange -------------------------------------------------------------------------------------------------------------- */
+/* --- the exchange ----------------------------------------------------------------------------- */
 
 static void set_request(struct registry_transfer *t, const struct registry *r, const struct ecr_place *place, const char *host)
 {
@@ -201,7 +215,8 @@ static int failed(const struct registry_transfer *t, CURLcode code, const char *
         return err_set(e, ERR_TOO_LARGE, "AWS (%s) answered with more than %d bytes", host, ANSWER_BYTES_MAX);
     if (code == CURLE_UNSUPPORTED_PROTOCOL)
         return err_set(e, ERR_DENIED, "registry_ecr_endpoint is no https URL, and %s is not in registry_insecure", host);
-    return err_set(e, code == CURLE_OPERATION_TIMEDOUT ? ERR_TIMEOUT : ERR_UNAVAILABLE, "AWS (%s) cannot be asked for a password: %s", host,
+    return err_set(e, code == CURLE_OPERATION_TIMEDOUT ? ERR_TIMEOUT : ERR_UNAVAILABLE,
+                   "AWS (%s) cannot be asked for a password: %s", host,
                    t->error[0] != '\0' ? t->error : curl_easy_strerror(code));
 }
 

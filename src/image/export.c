@@ -1,8 +1,8 @@
 /*
  * export.c - an image of this node as one tar: an OCI layout, with the manifest.json that `docker load` looks for
  *
- * A blob's name and size come before its bytes, so each layer is packed into a nameless file in the staging directory first: the disk holds one
- * packed layer at a time, whatever the size of the image. The same image gives the same bytes.
+ * A blob's name and size come before its bytes, so each layer is packed into a nameless file in the staging directory first:
+ * the disk holds one packed layer at a time, whatever the size of the image. The same image gives the same bytes.
  */
 #include "image/export.h"
 
@@ -37,7 +37,7 @@ struct export {
     uint64_t bytes;                     /* that went out */
 };
 
-/* --- bytes ------------------------------------------------------------------------------------------------------------------------ */
+/* --- bytes ------------------------------------------------------------------------------------ */
 
 static bool is_cancelled(void *arg)
 {
@@ -59,7 +59,9 @@ static la_ssize_t write_out(struct archive *a, void *arg, const void *p, size_t 
         }
         if (errno == EINTR)
             continue;
-        struct pollfd fds[3] = {{.fd = x->out, .events = POLLOUT}, {.fd = x->job->conn, .events = POLLRDHUP}, {.fd = x->job->alive}};
+        struct pollfd fds[3] = {{.fd = x->out, .events = POLLOUT},
+                                {.fd = x->job->conn, .events = POLLRDHUP},
+                                {.fd = x->job->alive}};
         if (errno != EAGAIN || (poll(fds, 3, -1) < 0 && errno != EINTR) || is_cancelled(x)) {
             x->is_broken = true;
             archive_set_error(a, EPIPE, "nobody reads the archive");
@@ -116,7 +118,7 @@ static int put_file(struct export *x, const char *path, int fd, uint64_t size, s
     return 0;
 }
 
-/* --- blobs ------------------------------------------------------------------------------------------------------------------------ */
+/* --- blobs ------------------------------------------------------------------------------------ */
 
 static void blob_path(const char *digest, char out[96])
 {
@@ -205,11 +207,12 @@ static json_t *manifest_of(const struct export *x, const json_t *config)
     for (uint32_t i = 0; i < x->request.nlayers; i++)
         (void)json_array_append_new(layers, json_pack("{s:s, s:s, s:I}", "mediaType", media[x->request.compression], "digest",
                                                       x->layers[i].digest, "size", (json_int_t)x->layers[i].size));
-    return json_pack("{s:i, s:s, s:O, s:o}", "schemaVersion", 2, "mediaType", "application/vnd.oci.image.manifest.v1+json", "config",
-                     config, "layers", layers);
+    return json_pack("{s:i, s:s, s:O, s:o}", "schemaVersion", 2, "mediaType",
+                     "application/vnd.oci.image.manifest.v1+json", "config", config, "layers",
+                     layers);
 }
 
-/* --- the archive ------------------------------------------------------------------------------------------------------------------ */
+/* --- the archive ------------------------------------------------------------------------------ */
 
 /* index.json: the manifest, under the image's name as other tools spell it. */
 static int put_index(struct export *x, json_t *manifest, struct err *e)
@@ -279,7 +282,8 @@ static int export(struct export *x, struct err *e)
             return err_sys(e, errno, "open layer %.12s", x->request.layers[i]);
     x->tar = archive_write_new();
     if (x->tar == NULL || archive_write_set_format_pax_restricted(x->tar) != ARCHIVE_OK ||
-        archive_write_set_bytes_per_block(x->tar, 64 * 1024) != ARCHIVE_OK || archive_write_set_bytes_in_last_block(x->tar, 512) != ARCHIVE_OK ||
+        archive_write_set_bytes_per_block(x->tar, 64 * 1024) != ARCHIVE_OK ||
+        archive_write_set_bytes_in_last_block(x->tar, 512) != ARCHIVE_OK ||
         archive_write_open(x->tar, x, NULL, write_out, NULL) != ARCHIVE_OK)
         return err_set(e, ERR_INTERNAL, "libarchive cannot be set up");
     return put_all(x, e);

@@ -156,7 +156,10 @@ static int get_manifest(struct fetch *f, struct err *e)
     for (int depth = 0; f->manifest.is_index; depth++) {
         char chosen[IMAGE_DIGEST_SIZE];
         if (depth == MANIFEST_DEPTH_MAX)
-            return err_set(e, ERR_INVALID, "the image's index leads to an index, and that to others, more than %d deep", MANIFEST_DEPTH_MAX);
+            return err_set(
+                e, ERR_INVALID,
+                "the image's index leads to an index, and that to others, more than %d deep",
+                MANIFEST_DEPTH_MAX);
         memcpy(chosen, f->manifest.chosen.digest, sizeof chosen);
         if (get_document(f, "manifests", chosen, chosen, &body, f->plan.digest, e) < 0 ||
             manifest_read(body.data, body.len, f->arch, &f->manifest, e) < 0)
@@ -178,7 +181,8 @@ static int get_config(struct fetch *f, struct err *e)
                : manifest_config_read(body.data, body.len, f->arch, f->manifest.nlayers, &f->config, e);
 }
 
-/* Whatever is wrong with a mirror, the next one or the registry itself may do better: its place is taken. False: it was the registry. */
+/* Whatever is wrong with a mirror, the next one or the registry itself may do better: its place is taken. False: it was the
+ * registry. */
 static bool go_on(struct fetch *f)
 {
     return f->registry.is_mirror && !is_cancelled(f) && registry_select(&f->registry, ++f->place);

@@ -1,8 +1,8 @@
 /*
  * fetch.h - the process that talks to a registry for a job, and what it says to the job
  *
- * Forked by pull.c. It gets nothing but an open directory for blobs and one end of a channel; what it reports is checked there like
- * anybody's. Order: PLAN and CONFIG pieces; WANT comes back; GOT for each blob; DONE. FAILED ends it at any time.
+ * Forked by pull.c. It gets nothing but an open directory for blobs and one end of a channel; what it reports is checked
+ * there like anybody's. Order: PLAN and CONFIG pieces; WANT comes back; GOT for each blob; DONE. FAILED ends it at any time.
  */
 #ifndef QS_IMAGE_FETCH_H
 #define QS_IMAGE_FETCH_H

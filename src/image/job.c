@@ -109,8 +109,9 @@ static int unpack(const struct job *job, struct chan_msg *m, struct image_done *
     const struct unpack_limits limits = {request.max_bytes, request.max_files};
     auto_close int staging = -1;
     auto_close int root = -1;
-    if (confine_unpacker(e) < 0 || layer_unpack_staged(job, m->fds[0], UNPACK_ROOT, &limits, NULL, tell_progress, &running, &counts,
-                                                       ret->layer, &staging, &root, e) < 0)
+    if (confine_unpacker(e) < 0 ||
+        layer_unpack_staged(job, m->fds[0], UNPACK_ROOT, &limits, NULL, tell_progress, &running,
+                            &counts, ret->layer, &staging, &root, e) < 0)
         return -1;
     if (load_is_image(root)) {
         int r = load_image(job, root, &limits, ret, e);

@@ -63,12 +63,14 @@ static bool never(void *arg)
     return false;
 }
 
-/* The sum of the staged tree and its size, "SUM BYTES FILES", under the job's name until it is clear that this tree is the layer's. */
+/* The sum of the staged tree and its size, "SUM BYTES FILES", under the job's name until it is clear that this tree is the
+ * layer's. */
 static int write_sum(const struct job *job, int sums, int root, const struct unpack_counts *counts, struct err *e)
 {
     char sum[IMAGE_DIGEST_SIZE], text[SUM_SIZE];
 
-    /* A tree deeper than any path reaches (by a link on the way) is none that can be packed: it has no sum, and is unknown to verify. */
+    /* A tree deeper than any path reaches (by a link on the way) is none that can be packed: it has no sum, and is unknown
+     * to verify. */
     if (pack_sum(root, never, NULL, sum, e) < 0) {
         if (e->code != ERR_UNSUPPORTED)
             return -1;
@@ -170,7 +172,8 @@ static int give_name(const struct job *job, int staging, const char *layer, stru
     return 0;
 }
 
-int layer_publish(const struct job *job, int staging, int root, const char *layer, const struct unpack_counts *counts, struct err *e)
+int layer_publish(const struct job *job, int staging, int root, const char *layer,
+                  const struct unpack_counts *counts, struct err *e)
 {
     auto_close int sums = open_aside(job, SUMS);
 
@@ -220,15 +223,18 @@ static int unpack_staged(const struct job *job, struct source *source, int root,
     if (source_cancelled(source))
         return err_set(e, ERR_UNAVAILABLE, "the job was cancelled");
     if (expected != NULL && strcmp(expected, layer) != 0)
-        return err_set(e, ERR_INVALID, "the layer unpacks to sha256:%.12s..., but the image says sha256:%.12s...", layer, expected);
+        return err_set(e, ERR_INVALID,
+                       "the layer unpacks to sha256:%.12s..., but the image says sha256:%.12s...",
+                       layer, expected);
     if (kind == UNPACK_ROOT && counts->whiteouts > 0)
         name_as_root(layer);
     return 0;
 }
 
-int layer_unpack_staged(const struct job *job, int fd, enum unpack_kind kind, const struct unpack_limits *limits, const char *expected,
-                        unpack_progress_cb progress, void *arg, struct unpack_counts *ret_counts, char ret_layer[72], int *ret_staging,
-                        int *ret_root, struct err *e)
+int layer_unpack_staged(const struct job *job, int fd, enum unpack_kind kind,
+                        const struct unpack_limits *limits, const char *expected,
+                        unpack_progress_cb progress, void *arg, struct unpack_counts *ret_counts,
+                        char ret_layer[72], int *ret_staging, int *ret_root, struct err *e)
 {
     auto_close int staging = -1;
     auto_close int root = -1;

@@ -24,7 +24,8 @@ static bool is_layer(const char *name)
     return strlen(name) == NAME_LEN && strspn(name, "0123456789abcdef") == NAME_LEN;
 }
 
-/* Its sum was written when it came. Without one the last change of the directory's inode counts: its move to this place, or later. */
+/* Its sum was written when it came. Without one the last change of the directory's inode counts: its move to this place, or
+ * later. */
 static bool came_before(const struct job *job, const char *name, int64_t before)
 {
     char sum[96];

@@ -104,7 +104,8 @@ static int read_layout(struct load *l, struct err *e)
     for (int i = 0; i < INDEXES_MAX; i++) {
         size_t n = 0;
         auto_free char *text = read_document(l, path, digest[0] != '\0' ? digest : NULL, &n, e);
-        if (text == NULL || (i == 0 && manifest_layout_check(text, n, e) < 0) || manifest_read(text, n, manifest_machine(), &l->manifest, e) < 0)
+        if (text == NULL || (i == 0 && manifest_layout_check(text, n, e) < 0) ||
+            manifest_read(text, n, manifest_machine(), &l->manifest, e) < 0)
             return -1;
         if (!l->manifest.is_index) {
             blob_path(l->manifest.config.digest, l->archive.config);

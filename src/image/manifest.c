@@ -148,8 +148,10 @@ int manifest_read(const void *p, size_t n, const char *arch, struct manifest *re
     if (o == NULL)
         return err_wrap(e, "manifest");
     if (json_integer_value(json_object_get(o, "schemaVersion")) == 1)
-        return err_set(e, ERR_UNSUPPORTED, "the registry has this image in the manifest form of schema version 1 alone, which has "
-                       "been out of use since 2017: push it again with a current tool");
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "the registry has this image in the manifest form of schema version 1 alone, which has "
+            "been out of use since 2017: push it again with a current tool");
     if (json_integer_value(json_object_get(o, "schemaVersion")) != 2)
         return err_set(e, ERR_INVALID, "the manifest has no schema version 2");
     const json_t *manifests = json_object_get(o, "manifests");
@@ -189,8 +191,9 @@ int manifest_config_read(const void *p, size_t n, const char *arch, uint32_t nla
         return err_wrap(e, "configuration of the image");
     const json_t *ids = json_object_get(json_object_get(o, "rootfs"), "diff_ids");
     if (!json_is_array(ids) || json_array_size(ids) != nlayers)
-        return err_set(e, ERR_INVALID, "the image's configuration lists %zu layers and its manifest %" PRIu32, json_array_size(ids),
-                       nlayers);
+        return err_set(e, ERR_INVALID,
+                       "the image's configuration lists %zu layers and its manifest %" PRIu32,
+                       json_array_size(ids), nlayers);
     const char *has = text_of(o, "architecture");
     if (*has != '\0' && strcmp(has, arch) != 0)
         return err_set(e, ERR_NOT_FOUND, "the image is for %.40s/%.40s, not for linux/%s", text_of(o, "os"), has, arch);

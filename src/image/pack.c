@@ -1,8 +1,8 @@
 /*
  * pack.c - a layer becomes a tar archive again, compressed into a file
  *
- * Two writers of libarchive one after the other: the first makes the tar, whose SHA-256 is the layer's diff id, the second compresses what the
- * first wrote. The process must stay in the "C" locale, as for unpack.c: names are bytes.
+ * Two writers of libarchive one after the other: the first makes the tar, whose SHA-256 is the layer's diff id, the second
+ * compresses what the first wrote. The process must stay in the "C" locale, as for unpack.c: names are bytes.
  */
 #include "image/pack.h"
 
@@ -51,7 +51,7 @@ struct pack {
     struct err failed;                  /* why a stage's output failed */
 };
 
-/* --- bytes ------------------------------------------------------------------------------------------------------------------------ */
+/* --- bytes ------------------------------------------------------------------------------------ */
 
 static la_ssize_t file_out(struct archive *a, void *arg, const void *p, size_t n)
 {
@@ -94,8 +94,10 @@ static int add_filter(struct archive *a, enum image_compression how)
     switch (how) {
     case IMAGE_GZIP:
         /* Without the time of day in its header. */
-        return archive_write_add_filter_gzip(a) == ARCHIVE_OK && archive_write_set_filter_option(a, "gzip", "timestamp", NULL) == ARCHIVE_OK
-                   ? 0 : -1;
+        return archive_write_add_filter_gzip(a) == ARCHIVE_OK &&
+                       archive_write_set_filter_option(a, "gzip", "timestamp", NULL) == ARCHIVE_OK
+                   ? 0
+                   : -1;
     case IMAGE_ZSTD:
         return archive_write_add_filter_zstd(a) == ARCHIVE_OK ? 0 : -1;
     case IMAGE_PLAIN:
@@ -110,8 +112,11 @@ static int open_file(struct pack *k, enum image_compression how, struct err *e)
     struct archive *file = k->file.archive;
     struct archive_entry *entry = archive_entry_new();
 
-    if (entry == NULL || k->file.hash == NULL || EVP_DigestInit_ex(k->file.hash, EVP_sha256(), NULL) != 1 || archive_write_set_format_raw(file) != ARCHIVE_OK || add_filter(file, how) < 0 ||
-        archive_write_set_bytes_per_block(file, CHUNK) != ARCHIVE_OK || archive_write_set_bytes_in_last_block(file, 1) != ARCHIVE_OK ||
+    if (entry == NULL || k->file.hash == NULL ||
+        EVP_DigestInit_ex(k->file.hash, EVP_sha256(), NULL) != 1 ||
+        archive_write_set_format_raw(file) != ARCHIVE_OK || add_filter(file, how) < 0 ||
+        archive_write_set_bytes_per_block(file, CHUNK) != ARCHIVE_OK ||
+        archive_write_set_bytes_in_last_block(file, 1) != ARCHIVE_OK ||
         archive_write_open(file, k, NULL, file_out, NULL) != ARCHIVE_OK) {
         archive_entry_free(entry);
         return archive_failed(k, file, e);
@@ -128,8 +133,11 @@ static int open_tar(struct pack *k, struct err *e)
     struct archive *tar = k->tar.archive;
 
     /* Attributes in the one form that every reader knows. */
-    if (k->tar.hash == NULL || EVP_DigestInit_ex(k->tar.hash, EVP_sha256(), NULL) != 1 || archive_write_set_format_pax(tar) != ARCHIVE_OK || archive_write_set_format_option(tar, "pax", "xattrheader", "SCHILY") != ARCHIVE_OK ||
-        archive_write_set_bytes_per_block(tar, CHUNK) != ARCHIVE_OK || archive_write_set_bytes_in_last_block(tar, 512) != ARCHIVE_OK ||
+    if (k->tar.hash == NULL || EVP_DigestInit_ex(k->tar.hash, EVP_sha256(), NULL) != 1 ||
+        archive_write_set_format_pax(tar) != ARCHIVE_OK ||
+        archive_write_set_format_option(tar, "pax", "xattrheader", "SCHILY") != ARCHIVE_OK ||
+        archive_write_set_bytes_per_block(tar, CHUNK) != ARCHIVE_OK ||
+        archive_write_set_bytes_in_last_block(tar, 512) != ARCHIVE_OK ||
         archive_write_open(tar, k, NULL, tar_out, NULL) != ARCHIVE_OK)
         return archive_failed(k, tar, e);
     return 0;
@@ -149,7 +157,7 @@ static int close_stage(struct pack *k, struct stage *stage, char ret_digest[IMAG
     return 0;
 }
 
-/* --- entries ---------------------------------------------------------------------------------------------------------------------- */
+/* --- entries ---------------------------------------------------------------------------------- */
 
 static int write_header(struct pack *k, struct archive_entry *entry, struct err *e)
 {

@@ -275,7 +275,8 @@ static int on_plan(struct pull *p, const struct chan_msg *m, struct err *e)
             p->download_bytes += p->plan.layers[i].blob.size;
         } else if (!p->is_dropped[i]) {
             say(p, "layer %" PRIu32 "/%" PRIu32 " %.12s: is there already", i + 1, p->plan.nlayers, layer_of(p, i));
-            /* It may come of a pull that broke off: then no row of the database knows its size, and its blob may lie there yet. */
+            /* It may come of a pull that broke off: then no row of the database knows its size, and its blob may lie there
+             * yet. */
             (void)unlinkat(p->blobs, p->plan.layers[i].blob.digest + 7, 0);
             layer_size_read(p->job, layer_of(p, i), &p->bytes[i], &p->files[i]);
             if (add_to_total(p, i, e) < 0)
@@ -369,7 +370,7 @@ static int on_fetcher(struct pull *p, struct err *e)
     }
 }
 
-/* --- the job ----------------------------------------------------------------------------------------------------------------- */
+/* --- the job ---------------------------------------------------------------------------------- */
 
 static int start_unpackers(struct pull *p, bool *ret_busy, struct err *e)
 {

@@ -199,8 +199,8 @@ static void set_security(struct registry_transfer *t)
     (void)curl_easy_setopt(t->curl, CURLOPT_PROTOCOLS_STR, t->registry->is_insecure ? "http,https" : "https");
 }
 
-int registry_transfer_begin(struct registry *r, struct registry_transfer *t, const char *url, const char *accept, bool first_party,
-                            struct err *e)
+int registry_transfer_begin(struct registry *r, struct registry_transfer *t, const char *url,
+                            const char *accept, bool first_party, struct err *e)
 {
     *t = (struct registry_transfer){.registry = r, .is_first_party = first_party, .reply.retry_after_s = -1};
     t->curl = curl_easy_init();
@@ -336,7 +336,8 @@ void registry_pause(struct registry *r, int64_t ms)
 /* Plain HTTP where TLS was meant: an insecure registry may speak either. */
 static bool try_tls(struct registry *r, CURLcode code)
 {
-    if (!r->is_insecure || !r->is_plain || (code != CURLE_GOT_NOTHING && code != CURLE_RECV_ERROR && code != CURLE_WEIRD_SERVER_REPLY))
+    if (!r->is_insecure || !r->is_plain ||
+        (code != CURLE_GOT_NOTHING && code != CURLE_RECV_ERROR && code != CURLE_WEIRD_SERVER_REPLY))
         return false;
     r->is_plain = false;
     return true;

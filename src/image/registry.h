@@ -72,8 +72,8 @@ void registry_pause(struct registry *r, int64_t ms);    /* ends early when the p
 
 /* --- for transfers that run beside each other (download.c) ------------------------------------------------------------ */
 
-int registry_transfer_begin(struct registry *r, struct registry_transfer *t, const char *url, const char *accept, bool first_party,
-                            struct err *e);
+int registry_transfer_begin(struct registry *r, struct registry_transfer *t, const char *url,
+                            const char *accept, bool first_party, struct err *e);
 void registry_transfer_end(struct registry_transfer *t);
 /* After a 401: gets a token, or uses the credentials. -1 when there is nothing more to try. */
 int registry_authorize(struct registry *r, const struct registry_reply *reply, struct err *e);

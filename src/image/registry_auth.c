@@ -170,7 +170,8 @@ static void refresh_form(const struct registry *r, const struct registry_challen
 }
 
 /* 1 = a failure that may pass: to be asked again after that time. `form` NULL: with the authorization that is set. */
-static int ask_for_token(struct registry *r, const char *url, const char *form, unsigned tries, int64_t *ret_wait_ms, struct err *e)
+static int ask_for_token(struct registry *r, const char *url, const char *form, unsigned tries,
+                         int64_t *ret_wait_ms, struct err *e)
 {
     struct registry_transfer t;
     auto_buf body = {0};

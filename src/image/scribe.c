@@ -1,9 +1,9 @@
 /*
  * scribe.c - writing a layer out of entries of other trees, and naming it by what was written
  *
- * The name is a hash of a text that says each entry in a way that can be read in one way only: whatever is not of a fixed length has its length
- * before it, or ends with the byte it cannot have. Else one layer could be made to stand for another. The text is no archive either, whose hash is
- * the name of a layer that was pulled.
+ * The name is a hash of a text that says each entry in a way that can be read in one way only: whatever is not of a fixed
+ * length has its length before it, or ends with the byte it cannot have. Else one layer could be made to stand for another.
+ * The text is no archive either, whose hash is the name of a layer that was pulled.
  */
 #include "image/scribe.h"
 
@@ -122,7 +122,7 @@ struct tree_attr scribe_attr(const struct stat *st)
     return (struct tree_attr){.uid = st->st_uid, .gid = st->st_gid, .mode = st->st_mode & 07777, .mtime = st->st_mtim};
 }
 
-/* --- files -------------------------------------------------------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 static int copy_xattrs(struct scribe *s, int from, int to, struct err *e)
 {
@@ -193,7 +193,8 @@ static int copy_contents(struct scribe *s, int from, int to, off_t size, struct 
     return 0;
 }
 
-static int copy_file(struct scribe *s, const char *path, int from, const struct stat *st, const struct tree_attr *a, struct err *e)
+static int copy_file(struct scribe *s, const char *path, int from, const struct stat *st,
+                     const struct tree_attr *a, struct err *e)
 {
     auto_close int to = -1;
 
@@ -226,8 +227,8 @@ static int open_file(int dir, const char *name)
     return openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 }
 
-static int regular(struct scribe *s, const char *path, int dir, const char *name, const struct stat *st, const struct tree_attr *a,
-                   struct err *e)
+static int regular(struct scribe *s, const char *path, int dir, const char *name,
+                   const struct stat *st, const struct tree_attr *a, struct err *e)
 {
     auto_close int from = -1;
 

@@ -32,7 +32,8 @@ struct tree_dir {
 /* What the kernel says of an entry that no file system here could have is the archive's fault, not ours. */
 static int entry_failed(struct err *e, int error, const char *what)
 {
-    bool is_bad = error == EINVAL || error == E2BIG || error == ERANGE || error == ENAMETOOLONG || error == EPERM || error == EMLINK;
+    bool is_bad = error == EINVAL || error == E2BIG || error == ERANGE || error == ENAMETOOLONG ||
+                  error == EPERM || error == EMLINK;
 
     return is_bad ? err_set(e, ERR_INVALID, "%s: %s", what, strerror(error)) : err_sys(e, error, "%s", what);
 }

@@ -1,8 +1,9 @@
 /*
  * url_fetch.c - a file from elsewhere becomes a layer, for ADD of a build
  *
- * A child with the network and without privileges fetches it (url_get.c) into a file that is open already. Here it is read again for
- * its digest, and gets owner, mode and time. The layer has nothing else, but what the server said of the version for the next time.
+ * A child with the network and without privileges fetches it (url_get.c) into a file that is open already. Here it is read
+ * again for its digest, and gets owner, mode and time. The layer has nothing else, but what the server said of the version
+ * for the next time.
  */
 #include "image/url_fetch.h"
 
@@ -142,7 +143,7 @@ static void end_child(struct fetch *f)
     f->child = 0;
 }
 
-/* --- the layer ---------------------------------------------------------------------------------------------------------------- */
+/* --- the layer -------------------------------------------------------------------------------- */
 
 static int digest_file(struct fetch *f, char ret_hex[SHA256_HEX_SIZE], uint64_t *ret_bytes, struct err *e)
 {

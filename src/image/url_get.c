@@ -1,8 +1,8 @@
 /*
  * url_get.c - the process that fetches one file over HTTP for a job, under a policy
  *
- * Each address is judged when a connection is made to it, after names were resolved, and each redirect like the first URL. There is no
- * proxy: whoever connects for us would judge for us.
+ * Each address is judged when a connection is made to it, after names were resolved, and each redirect like the first URL.
+ * There is no proxy: whoever connects for us would judge for us.
  */
 #include "image/url_get.h"
 
@@ -50,7 +50,7 @@ struct get {
     struct url_got got;
 };
 
-/* --- may we? ------------------------------------------------------------------------------------------------------------------ */
+/* --- may we? ---------------------------------------------------------------------------------- */
 
 static char *part(CURLU *u, CURLUPart what, unsigned flags)
 {
@@ -84,7 +84,8 @@ static bool has_rules_of_requests(const struct policy *p)
 
 static int read_parts(struct get *g, CURLU *u, struct err *e)
 {
-    char *scheme = part(u, CURLUPART_SCHEME, 0), *host = part(u, CURLUPART_HOST, 0), *port = part(u, CURLUPART_PORT, CURLU_DEFAULT_PORT);
+    char *scheme = part(u, CURLUPART_SCHEME, 0), *host = part(u, CURLUPART_HOST, 0),
+         *port = part(u, CURLUPART_PORT, CURLU_DEFAULT_PORT);
     char *path = part(u, CURLUPART_PATH, 0), *user = part(u, CURLUPART_USER, 0);
     bool was_tls = g->protocol == POLICY_TLS, is_tls = scheme != NULL && strcmp(scheme, "https") == 0;
     int r = -1;
@@ -94,7 +95,9 @@ static int read_parts(struct get *g, CURLU *u, struct err *e)
     if (host == NULL || path == NULL || port == NULL || (!is_tls && strcmp(scheme, "http") != 0))
         (void)err_set(e, ERR_INVALID, "%.150s is no URL of http or https", g->place);
     else if (user != NULL)
-        (void)err_set(e, ERR_INVALID, "the URL has a user, which would be in the image's history: fetch it in a RUN with a secret");
+        (void)err_set(
+            e, ERR_INVALID,
+            "the URL has a user, which would be in the image's history: fetch it in a RUN with a secret");
     else if (was_tls && !is_tls)
         (void)err_set(e, ERR_DENIED, "a redirect leads from TLS to plain HTTP, to %.150s, and is not followed", g->place);
     else if (has_rules_of_requests(&g->policy) && !policy_path(path, strlen(path), g->path))
@@ -140,8 +143,12 @@ static bool is_of_this_host(const struct sockaddr *sa, socklen_t len)
     if (fd < 0 || connect(fd, sa, len) < 0 || getsockname(fd, &own.sa, &n) < 0)
         return false;               /* then it cannot be connected to either */
     return sa->sa_family == AF_INET
-               ? memcmp(&own.four.sin_addr, &((const struct sockaddr_in *)(const void *)sa)->sin_addr, sizeof own.four.sin_addr) == 0
-               : memcmp(&own.six.sin6_addr, &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr, sizeof own.six.sin6_addr) == 0;
+               ? memcmp(&own.four.sin_addr,
+                        &((const struct sockaddr_in *)(const void *)sa)->sin_addr,
+                        sizeof own.four.sin_addr) == 0
+               : memcmp(&own.six.sin6_addr,
+                        &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr,
+                        sizeof own.six.sin6_addr) == 0;
 }
 
 static bool may_connect(struct get *g, const struct sockaddr *sa, socklen_t len)
@@ -175,7 +182,7 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
     return socket(sa->family, sa->socktype | SOCK_CLOEXEC, sa->protocol);
 }
 
-/* --- one request -------------------------------------------------------------------------------------------------------------- */
+/* --- one request ------------------------------------------------------------------------------ */
 
 static void take(const char *line, size_t n, const char *name, char *out, size_t size)
 {
@@ -294,7 +301,7 @@ static CURLcode perform(struct get *g)
     return code;
 }
 
-/* --- all of them -------------------------------------------------------------------------------------------------------------- */
+/* --- all of them ------------------------------------------------------------------------------ */
 
 static int failed(const struct get *g, CURLcode code, struct err *e)
 {
@@ -305,7 +312,9 @@ static int failed(const struct get *g, CURLcode code, struct err *e)
     if (g->is_over)
         return err_set(e, ERR_TOO_LARGE, "%.150s has more than %llu bytes", g->place, (unsigned long long)g->rq->max_bytes);
     if (g->is_denied && code != CURLE_OK)
-        return err_set(e, ERR_DENIED, "the build's network policy does not allow %.150s: port %u of %s", g->place, g->port, g->denied);
+        return err_set(e, ERR_DENIED,
+                       "the build's network policy does not allow %.150s: port %u of %s", g->place,
+                       g->port, g->denied);
     if (code == CURLE_OPERATION_TIMEDOUT)
         return err_set(e, ERR_TIMEOUT, "%.150s: %.100s", g->place, why);
     if (code != CURLE_OK)
@@ -314,7 +323,8 @@ static int failed(const struct get *g, CURLcode code, struct err *e)
         return err_set(e, ERR_NOT_FOUND, "there is no %.150s: the server answered %ld", g->place, g->status);
     if (g->status == 401 || g->status == 403)
         return err_set(e, ERR_DENIED, "%.150s is not given to us: the server answered %ld", g->place, g->status);
-    return err_set(e, g->status == 429 ? ERR_RATE : ERR_UNAVAILABLE, "%.150s cannot be fetched: the server answered %ld", g->place, g->status);
+    return err_set(e, g->status == 429 ? ERR_RATE : ERR_UNAVAILABLE,
+                   "%.150s cannot be fetched: the server answered %ld", g->place, g->status);
 }
 
 static bool may_retry(const struct get *g, CURLcode code)

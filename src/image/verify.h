@@ -1,8 +1,8 @@
 /*
  * verify.h - is a layer still what was unpacked?
  *
- * With every layer lies a sum of its tree (layer.c). A layer that has another one by now is marked as damaged: whoever brings it again, by a
- * pull, an import or a build, replaces it.
+ * With every layer lies a sum of its tree (layer.c). A layer that has another one by now is marked as damaged: whoever
+ * brings it again, by a pull, an import or a build, replaces it.
  */
 #ifndef QS_IMAGE_VERIFY_H
 #define QS_IMAGE_VERIFY_H

@@ -293,7 +293,8 @@ int image_copy_decode(struct image_copy *ret, const void *p, size_t n)
     ret->mode = wire_get_i32(&r);
     wire_get_str(&r, ret->owner, sizeof ret->owner);
     wire_get_str(&r, ret->dest, sizeof ret->dest);
-    if (!get_layers(&r, IMAGE_LAYERS_MAX, &ret->nsource, ret->source) || !get_layers(&r, IMAGE_LAYERS_MAX, &ret->nbase, ret->base))
+    if (!get_layers(&r, IMAGE_LAYERS_MAX, &ret->nsource, ret->source) ||
+        !get_layers(&r, IMAGE_LAYERS_MAX, &ret->nbase, ret->base))
         return -EBADMSG;
     ret->nitems = wire_get_u32(&r);
     if (ret->nitems > IMAGE_COPY_ITEMS)
@@ -347,8 +348,10 @@ int image_fetch_decode(struct image_fetch *ret, const void *p, size_t n)
     ret->policy = wire_get_bytes(&r, LIMIT_POLICY_BYTES, &ret->policy_len);
     if (!wire_end(&r) || !is_hex(ret->checksum) || !is_hex(ret->known) || ret->max_bytes == 0 || ret->timeout_s == 0)
         return -EBADMSG;
-    return ret->name[0] != '\0' && strchr(ret->name, '/') == NULL && strcmp(ret->name, ".") != 0 && strcmp(ret->name, "..") != 0 ? 0
-                                                                                                                           : -EBADMSG;
+    return ret->name[0] != '\0' && strchr(ret->name, '/') == NULL && strcmp(ret->name, ".") != 0 &&
+                   strcmp(ret->name, "..") != 0
+               ? 0
+               : -EBADMSG;
 }
 
 size_t image_export_encode(const struct image_export *m, void *out, size_t size)

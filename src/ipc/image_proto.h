@@ -1,8 +1,9 @@
 /*
  * image_proto.h - node -> image, over image.sock: one connection a job
  *
- * The tar bytes of UNPACK travel by a pipe whose read end goes with the request. A PULL has none: its answer is PROGRESS and LOG, then
- * the PIECES of the image's configuration, LAYERS and DONE. Closing the connection cancels the job and removes what it had unpacked.
+ * The tar bytes of UNPACK travel by a pipe whose read end goes with the request. A PULL has none: its answer is PROGRESS and
+ * LOG, then the PIECES of the image's configuration, LAYERS and DONE. Closing the connection cancels the job and removes
+ * what it had unpacked.
  */
 #ifndef QS_IPC_IMAGE_PROTO_H
 #define QS_IPC_IMAGE_PROTO_H
@@ -21,12 +22,14 @@ enum image_type {
     IMAGE_LOG,          /* image -> node: text, one line */
     IMAGE_PIECE,        /* image -> node: bytes of the configuration, JSON as text, in order */
     IMAGE_LAYERS,       /* image -> node: struct image_layers */
-    IMAGE_FOLD,         /* node -> image: struct image_fold + a directory: what a sandbox wrote; answered DONE, layer "" = nothing */
+    /* node -> image: struct image_fold + a directory: what a sandbox wrote; answered DONE, layer "" = nothing */
+    IMAGE_FOLD,
     IMAGE_COPY,         /* node -> image: struct image_copy; answered DONE, layer "" = nothing changed */
     IMAGE_EXPORT,       /* node -> image: struct image_export + write end of a pipe; the archive goes there, then DONE comes */
     IMAGE_VERIFY,       /* node -> image: struct image_verify; a VERDICT a layer, in order, then DONE */
     IMAGE_VERDICT,      /* image -> node: struct image_verdict */
-    IMAGE_FETCH,        /* node -> image: struct image_fetch; answered DONE with a layer that has the file as IMAGE_FETCHED/<name> */
+    /* node -> image: struct image_fetch; answered DONE with a layer that has the file as IMAGE_FETCHED/<name> */
+    IMAGE_FETCH,
     IMAGE_LIST,         /* node -> image: struct image_list; one LAYERS, whose digest and source are empty, then DONE */
 };
 

@@ -44,7 +44,8 @@ enum mon_type {
     MON_OK,             /* empty */
     MON_ERROR,          /* struct mon_error */
     MON_NETWORK,        /* empty -> MON_NETWORK_R, or ERR_UNSUPPORTED: the sandbox has loopback alone */
-    MON_NETWORK_R,      /* empty, with four descriptors of the namespace: TCP listener, UDP socket, raw sockets of both families */
+    /* empty, with four descriptors of the namespace: TCP listener, UDP socket, raw sockets of both families */
+    MON_NETWORK_R,
 };
 
 /* The entry point is the exec with this id. */

@@ -152,7 +152,8 @@ static void get_texts(struct wire_reader *rd, struct policy_rule *r, void (*add)
 
 static void get_requests(struct wire_reader *rd, struct policy_rule *r)
 {
-    char secret[LIMIT_NAME + 1], id[ID_SIZE], name[LIMIT_INJECT_TEXT + 1], value[LIMIT_INJECT_TEXT + 1], with[LIMIT_INJECT_TEXT + 1];
+    char secret[LIMIT_NAME + 1], id[ID_SIZE], name[LIMIT_INJECT_TEXT + 1],
+        value[LIMIT_INJECT_TEXT + 1], with[LIMIT_INJECT_TEXT + 1];
 
     get_texts(rd, r, policy_rule_method);
     get_texts(rd, r, policy_rule_path);

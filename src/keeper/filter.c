@@ -67,8 +67,8 @@ int filter_keeper_load(struct err *e)
 
 /*
  * The spawner's is a list of what is refused, because everything in every sandbox inherits it and the kernel's list of calls that
- * programs may need is the tenants' own. What is here is refused to tenants and roles as well; it costs them nothing, because the kernel
- * remembers which calls all filters let through.
+ * programs may need is the tenants' own. What is here is refused to tenants and roles as well; it costs them nothing,
+ * because the kernel remembers which calls all filters let through.
  */
 static const char *const refused[] = {
     /* another kernel, more kernel, programs in the kernel */

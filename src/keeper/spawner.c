@@ -33,11 +33,11 @@
 #define STOP_WAIT_MS 2000
 
 /*
- * What building takes. Namespaces, mounts and id maps: SYS_ADMIN, SETUID, SETGID, SETPCAP, SYS_CHROOT. Files and nodes of other owners:
- * CHOWN, DAC_OVERRIDE, FOWNER, FSETID, MKNOD. Loopback and sockets of a sandbox's network: NET_ADMIN, NET_RAW,
+ * What building takes. Namespaces, mounts and id maps: SYS_ADMIN, SETUID, SETGID, SETPCAP, SYS_CHROOT. Files and nodes of
+ * other owners: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, MKNOD. Loopback and sockets of a sandbox's network: NET_ADMIN, NET_RAW,
  * NET_BIND_SERVICE. Priority and end of
- * what it started: SYS_NICE, SYS_RESOURCE, KILL. It may look into no process (SYS_PTRACE), and has nothing to do with modules, devices,
- * clocks, audit or the kernel's log. Init has all capabilities again, in its own namespace alone.
+ * what it started: SYS_NICE, SYS_RESOURCE, KILL. It may look into no process (SYS_PTRACE), and has nothing to do with
+ * modules, devices, clocks, audit or the kernel's log. Init has all capabilities again, in its own namespace alone.
  */
 #define SPAWNER_CAPS                                                                            \
     (CAP_BIT(CAP_SYS_ADMIN) | CAP_BIT(CAP_SETUID) | CAP_BIT(CAP_SETGID) | CAP_BIT(CAP_SETPCAP) | \

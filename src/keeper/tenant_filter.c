@@ -98,8 +98,8 @@ static const char *const denied[] = {
     "clock_settime", "clock_adjtime", "adjtimex", "vhangup", "move_pages", "migrate_pages",
 };
 
-/* With nested user namespaces: the kernel asks for a capability in the namespace at hand for each of these, and has taken them out of the
- * bounding set of the sandbox's own. */
+/* With nested user namespaces: the kernel asks for a capability in the namespace at hand for each of these, and has taken
+ * them out of the bounding set of the sandbox's own. */
 static const char *const nested[] = {
     "mount", "umount2", "pivot_root", "move_mount", "open_tree", "open_tree_attr", "fsopen", "fsconfig",
     "fsmount", "fspick", "mount_setattr", "setns",
@@ -112,9 +112,9 @@ static const char *const nested[] = {
 #define NEWTIME 0x80
 
 /*
- * The flags of clone3 are in memory, where no filter can read them. Init needs it to start a command in its control group without a
- * stall, and it opens nothing: the kernel allows no further user namespace in there, other namespaces need a capability that is out of
- * the bounding set, and there is no control group to name.
+ * The flags of clone3 are in memory, where no filter can read them. Init needs it to start a command in its control group
+ * without a stall, and it opens nothing: the kernel allows no further user namespace in there, other namespaces need a
+ * capability that is out of the bounding set, and there is no control group to name.
  */
 static int add_clone(struct seccomp_filter *f, bool nest)
 {
@@ -133,9 +133,9 @@ static int add_clone(struct seccomp_filter *f, bool nest)
 
 /*
  * Four address families; a number with other bits in its upper half equals none of them. Of the kernel's own protocols those for
- * interfaces, routes and sockets. The rest are doors to large parts of it, and one tells of the host: its device events go to every
- * network namespace that belongs to the host's root, which sandboxes' do. Of the internet's, not those that hardly anybody needs and
- * that have had holes.
+ * interfaces, routes and sockets. The rest are doors to large parts of it, and one tells of the host: its device events go
+ * to every network namespace that belongs to the host's root, which sandboxes' do. Of the internet's, not those that hardly
+ * anybody needs and that have had holes.
  */
 static int add_sockets(struct seccomp_filter *f, const char *call, bool nest)
 {

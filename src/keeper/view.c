@@ -1,8 +1,8 @@
 /*
  * view.c - a file tree of one's own
  *
- * Inherited mounts are locked to a less privileged namespace (mount_namespaces(7)), so they cannot be unmounted one by one: the root is
- * left instead.
+ * Inherited mounts are locked to a less privileged namespace (mount_namespaces(7)), so they cannot be unmounted one by one:
+ * the root is left instead.
  */
 #include "keeper/view.h"
 

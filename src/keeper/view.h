@@ -1,8 +1,9 @@
 /*
  * view.h - a file tree of one's own
  *
- * Called by the spawner for itself and by its children on their way to become a role (role_view.c says who sees what). The rest of
- * the host is not there to be opened, whatever the rights of a program are; and its mounts are not kept busy by a copy of them.
+ * Called by the spawner for itself and by its children on their way to become a role (role_view.c says who sees what). The
+ * rest of the host is not there to be opened, whatever the rights of a program are; and its mounts are not kept busy by a
+ * copy of them.
  */
 #ifndef QS_KEEPER_VIEW_H
 #define QS_KEEPER_VIEW_H
@@ -24,8 +25,9 @@ struct view_entry {
 };
 
 /*
- * The caller has a mount namespace of its own. Everything in `entries` is shown at its place in a new root, links as links; then the old
- * root is left and `base`, any directory that exists and is not shown, was only where the new one was built. 0 or -errno.
+ * The caller has a mount namespace of its own. Everything in `entries` is shown at its place in a new root, links as links;
+ * then the old root is left and `base`, any directory that exists and is not shown, was only where the new one was built. 0
+ * or -errno.
  */
 int view_enter(const char *base, const struct view_entry *entries, size_t n);
 

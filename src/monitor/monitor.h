@@ -6,8 +6,8 @@
  *
  * Who calls whom: main.c runs the loop and hands events to setup.c (keeper and init until READY),
  * peers.c (connections) -> requests.c (what they ask), exec_life.c (what init says) -> execs.c (the
- * table), oom.c (memory limit), figures.c (/proc inside), spool.c (output), input.c (stdin), groups.c (cgroups and prepared pipes), ending.c (deadlines and
- * the end), usage.c (counters), files.c (status, journal, exit record).
+ * table), oom.c (memory limit), figures.c (/proc inside), spool.c (output), input.c (stdin), groups.c (cgroups and prepared
+ * pipes), ending.c (deadlines and the end), usage.c (counters), files.c (status, journal, exit record).
  */
 #ifndef QS_MONITOR_MONITOR_H
 #define QS_MONITOR_MONITOR_H

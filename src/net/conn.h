@@ -35,8 +35,8 @@ struct net_conn_ops {
     void (*on_end)(struct net_conn *c, int sys_errno, void *ctx);
 };
 
-/* Takes an accepted descriptor. `tls`, if not NULL, serves a peer whose first byte begins a TLS record; until it has come, what is
- * written waits, unless the connection is finished. */
+/* Takes an accepted descriptor. `tls`, if not NULL, serves a peer whose first byte begins a TLS record; until it has come,
+ * what is written waits, unless the connection is finished. */
 struct net_conn *net_conn_new(struct loop *l, int fd, struct net_tls *tls,
                               const struct net_conn_ops *ops, void *ctx);
 /* A connection under way: writes are queued until it stands; failure comes as on_end. */

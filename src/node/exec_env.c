@@ -2,8 +2,9 @@
  * exec_env.c - from a command and the sandbox's defaults to the block that init executes
  *
  * The environment: PATH; LANG unless LANG or LC_ALL is set by anyone; TERM on a terminal; what the
- * network policy has for programs: placeholders, and where the authorities are; then the defaults of the sandbox (image first), then the command's own. The last value of a name wins and
- * stands where the name first came. HOME is set by init, which knows the user.
+ * network policy has for programs: placeholders, and where the authorities are; then the defaults of the sandbox (image
+ * first), then the command's own. The last value of a name wins and stands where the name first came. HOME is set by init,
+ * which knows the user.
  */
 #include "node/exec_env.h"
 

@@ -61,7 +61,7 @@ static struct ask *begin(struct op *op)
     return a;
 }
 
-/* --- fold ----------------------------------------------------------------------------------------------------------------------- */
+/* --- fold ------------------------------------------------------------------------------------- */
 
 static int send_fold(struct op *op, int tree, struct err *e)
 {
@@ -124,7 +124,7 @@ void op_image_fold(struct op *op)
     keeper_call(op->node->keeper, KEEPER_TREE, space, keeper_tree_encode(&m, space, sizeof space), TREE_MS, on_tree, op);
 }
 
-/* --- copy ----------------------------------------------------------------------------------------------------------------------- */
+/* --- copy ------------------------------------------------------------------------------------- */
 
 static int put_layers(const char *field, char *const *layers, size_t n, char (*out)[72], uint32_t *ret_n, struct err *e)
 {
@@ -150,7 +150,8 @@ static int fill_copy(const Quicksand__Node__ImageCopyRequest *rq, struct image_c
     m->max_bytes = rq->max_bytes;
     m->max_files = rq->max_files;
     if (image_link_text("exclude", rq->exclude, m->exclude, sizeof m->exclude, e) < 0 ||
-        image_link_text("owner", rq->owner, m->owner, sizeof m->owner, e) < 0 || image_link_text("dest", rq->dest, m->dest, sizeof m->dest, e) < 0 ||
+        image_link_text("owner", rq->owner, m->owner, sizeof m->owner, e) < 0 ||
+        image_link_text("dest", rq->dest, m->dest, sizeof m->dest, e) < 0 ||
         put_layers("source", rq->source, rq->n_source, m->source, &m->nsource, e) < 0 ||
         put_layers("onto", rq->onto, rq->n_onto, m->base, &m->nbase, e) < 0)
         return -1;
@@ -182,19 +183,24 @@ void op_image_copy(struct op *op)
         op_fail(op, &e);
 }
 
-/* --- fetch ---------------------------------------------------------------------------------------------------------------------- */
+/* --- fetch ------------------------------------------------------------------------------------ */
 
 void op_image_fetch(struct op *op)
 {
     const Quicksand__Node__ImageFetchRequest *rq = (Quicksand__Node__ImageFetchRequest *)op->rq;
-    struct image_fetch m = {.max_bytes = rq->max_bytes, .timeout_s = rq->timeout_s, .policy = rq->policy.data, .policy_len = rq->policy.len};
+    struct image_fetch m = {.max_bytes = rq->max_bytes,
+                            .timeout_s = rq->timeout_s,
+                            .policy = rq->policy.data,
+                            .policy_len = rq->policy.len};
     auto_free uint8_t *packed = mem_alloc(LIMIT_CHANNEL_MESSAGE);
     struct err e;
 
     (void)begin(op);
-    if (image_link_text("url", rq->url, m.url, sizeof m.url, &e) < 0 || image_link_text("name", rq->name, m.name, sizeof m.name, &e) < 0 ||
+    if (image_link_text("url", rq->url, m.url, sizeof m.url, &e) < 0 ||
+        image_link_text("name", rq->name, m.name, sizeof m.name, &e) < 0 ||
         image_link_text("checksum", rq->checksum, m.checksum, sizeof m.checksum, &e) < 0 ||
         image_link_text("known", rq->known, m.known, sizeof m.known, &e) < 0 ||
-        image_link_ask(op, IMAGE_FETCH, packed, image_fetch_encode(&m, packed, LIMIT_CHANNEL_MESSAGE), -1, &e) < 0)
+        image_link_ask(op, IMAGE_FETCH, packed,
+                       image_fetch_encode(&m, packed, LIMIT_CHANNEL_MESSAGE), -1, &e) < 0)
         op_fail(op, &e);
 }

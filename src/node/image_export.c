@@ -1,8 +1,8 @@
 /*
  * image_export.c - an image as a tar: from the image role's pipe to the caller
  *
- * A caller that does not read stops the pipe, and the role with it. The stream ends without an error only when the role has said that it is
- * done and its last byte has been passed on.
+ * A caller that does not read stops the pipe, and the role with it. The stream ends without an error only when the role has
+ * said that it is done and its last byte has been passed on.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -115,7 +115,8 @@ static int begin(struct op *op, struct err *e)
     struct image_pull m = {.max_bytes = rq->max_bytes, .max_files = rq->max_files, .auth = (uint16_t)rq->auth};
     auto_free uint8_t *packed = mem_alloc(LIMIT_CHANNEL_INLINE);
 
-    if (image_link_text("ref", rq->ref, m.ref, sizeof m.ref, e) < 0 || image_link_text("arch", rq->arch, m.arch, sizeof m.arch, e) < 0 ||
+    if (image_link_text("ref", rq->ref, m.ref, sizeof m.ref, e) < 0 ||
+        image_link_text("arch", rq->arch, m.arch, sizeof m.arch, e) < 0 ||
         image_link_text("user", rq->user, m.user, sizeof m.user, e) < 0 ||
         image_link_text("password", rq->password, m.password, sizeof m.password, e) < 0 ||
         image_link_text("session", rq->session, m.session, sizeof m.session, e) < 0 ||

@@ -97,10 +97,13 @@ static void on_decision(struct network *w, const char *sandbox, struct egress_de
 
     network_log_add(w->log, sandbox, line);
     if (line->verdict == POLICY_DENY || d->reason == EGRESS_INJECTED)
-        log_info(line->verdict == POLICY_DENY ? "denied" : "injected",
-                 "sandbox=%s reason=%s protocol=%s name=%s address=%s port=%u rule=%s method=%s path=%s secrets=%s count=%u", sandbox,
-                 egress_reason_name(d->reason), egress_protocol_name(d->protocol), dash(d->name), address_text(&d->to, address), d->port,
-                 dash(d->rule), dash(line->method), log_escape(dash(line->path), path, sizeof path), dash(line->secrets), line->count);
+        log_info(
+            line->verdict == POLICY_DENY ? "denied" : "injected",
+            "sandbox=%s reason=%s protocol=%s name=%s address=%s port=%u rule=%s method=%s path=%s secrets=%s count=%u",
+            sandbox, egress_reason_name(d->reason), egress_protocol_name(d->protocol),
+            dash(d->name), address_text(&d->to, address), d->port, dash(d->rule),
+            dash(line->method), log_escape(dash(line->path), path, sizeof path),
+            dash(line->secrets), line->count);
 }
 
 /* What is told of a sandbox that has been removed meanwhile is told to nobody. */

@@ -22,7 +22,8 @@ struct network_note *network_note_of(const Quicksand__Node__Network *m);
 void network_trust(struct network *w, const char *sandbox, void (*done)(void *arg, const struct err *e), void *arg);
 /* Hands sockets and policy to egress; failures are logged and made good when egress comes back. */
 void network_attach(struct network *w, const char *sandbox);
-/* Replaces the policy, with if_follows (NULL = always) only if it follows that name; `done` is called once it is in force, or with why it is not. */
+/* Replaces the policy, with if_follows (NULL = always) only if it follows that name; `done` is called once it is in force,
+ * or with why it is not. */
 typedef void (*network_done)(struct op *op, const struct err *e);
 void network_replace(struct op *op, const char *sandbox, const Quicksand__Node__Network *m, const char *if_follows,
                      network_done done);

@@ -1,6 +1,7 @@
 /*
- * network_internal.h - what the files about the networks of sandboxes share: network.c (what there is, and what egress tells of it),
- * network_file.c (on disk), network_tell.c (to egress), network_change.c (another policy, other secrets), network_ops.c (operations)
+ * network_internal.h - what the files about the networks of sandboxes share: network.c (what there is, and what egress tells
+ * of it), network_file.c (on disk), network_tell.c (to egress), network_change.c (another policy, other secrets), network_ops.c
+ * (operations)
  */
 #ifndef QS_NODE_NETWORK_INTERNAL_H
 #define QS_NODE_NETWORK_INTERNAL_H
@@ -44,7 +45,8 @@ bool network_is_known(const struct network *w, const char *sandbox);
 /* What egress gets of a sandbox, as it is on disk; out has NETWORK_FILE_MAX bytes and is what *ret points into. */
 int network_load(struct network *w, const char *sandbox, uint8_t *out, struct egress_policy *ret, struct err *e);
 /* What is put on disk; the caller frees. */
-uint8_t *network_message(const char *sandbox, const Quicksand__Node__Network *m, uint64_t revision, size_t *ret_len, struct err *e);
+uint8_t *network_message(const char *sandbox, const Quicksand__Node__Network *m, uint64_t revision,
+                         size_t *ret_len, struct err *e);
 int network_store(struct network *w, const char *sandbox, const uint8_t *bytes, size_t n, struct err *e);
 
 /* network_tell.c */
@@ -54,8 +56,8 @@ void attach_done(void *arg, const struct chan_msg *m, const struct err *e);
 /* Fetches the sockets from the monitor and hands them to egress with the policy on disk. */
 void attach_sockets(struct attach *a);
 /*
- * Tells egress a policy together with what is on no disk. The reply goes to `cb`; what cannot be put together comes back as an error
- * instead.
+ * Tells egress a policy together with what is on no disk. The reply goes to `cb`; what cannot be put together comes back as
+ * an error instead.
  */
 int network_tell(struct network *w, enum egress_type type, struct egress_policy *m, const int *fds, int nfds, uint64_t timeout_ms,
                  egress_cb cb, void *arg, struct err *e);

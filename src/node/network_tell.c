@@ -74,9 +74,12 @@ static void on_sockets(void *arg, enum monitor_result res, const struct chan_msg
 
     if (res == MONITOR_REPLY && (m->type != MON_NETWORK_R || m->nfds != EGRESS_SOCKETS)) {
         /* It lives as long as its sandbox, whatever was installed since. */
-        err_set(&bad, ERR_UNSUPPORTED,
-                "the sandbox's monitor is of another version: it has %d sockets of the %d that this version needs, so the sandbox has no network; "
-                "make it again", m->type == MON_NETWORK_R ? m->nfds : 0, EGRESS_SOCKETS);
+        err_set(
+            &bad, ERR_UNSUPPORTED,
+            "the sandbox's monitor is of another version: it has %d sockets of the %d that this version "
+            "needs, so the sandbox has no network; "
+            "make it again",
+            m->type == MON_NETWORK_R ? m->nfds : 0, EGRESS_SOCKETS);
         attach_done(a, NULL, &bad);
         return;
     }

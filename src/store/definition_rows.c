@@ -9,10 +9,11 @@
 
 int store_definition_put(struct store *s, const struct definition_row *r, struct err *e)
 {
-    sqlite3_stmt *st = db_stmt(s,
-                               "INSERT INTO image_definitions (image, hash, operation, created_us, base) VALUES (?1, ?2, ?3, ?4, ?5)"
-                               " ON CONFLICT (image) DO UPDATE SET operation = excluded.operation",
-                               e);
+    sqlite3_stmt *st = db_stmt(
+        s,
+        "INSERT INTO image_definitions (image, hash, operation, created_us, base) VALUES (?1, ?2, ?3, ?4, ?5)"
+        " ON CONFLICT (image) DO UPDATE SET operation = excluded.operation",
+        e);
 
     if (st == NULL)
         return -1;
@@ -50,8 +51,9 @@ int store_definition_get(struct store *s, const char *hash, const char *image, s
 int store_definition_old(struct store *s, const char *prefix, int64_t before_us, size_t limit, store_definition_fn fn, void *ctx,
                          struct err *e)
 {
-    static const char sql[] = "SELECT image FROM image_definitions WHERE substr(hash, 1, length(?1)) = ?1 AND created_us < ?2"
-                              " AND NOT EXISTS (SELECT 1 FROM images WHERE images.id = image_definitions.image AND used_us >= ?2) LIMIT ?3";
+    static const char sql[] =
+        "SELECT image FROM image_definitions WHERE substr(hash, 1, length(?1)) = ?1 AND created_us < ?2"
+        " AND NOT EXISTS (SELECT 1 FROM images WHERE images.id = image_definitions.image AND used_us >= ?2) LIMIT ?3";
     sqlite3_stmt *st = db_stmt(s, sql, e);
     char image[ID_SIZE];
     int r;

@@ -151,9 +151,12 @@ int store_blob_remove(struct store *s, const char *id, struct err *e)
     return run(s, "DELETE FROM blobs WHERE id = ?1", id, 0, e);     /* parts follow by cascade */
 }
 
-int store_blob_old(struct store *s, int64_t complete_us, int64_t open_us, size_t limit, store_blob_fn fn, void *ctx, struct err *e)
+int store_blob_old(struct store *s, int64_t complete_us, int64_t open_us, size_t limit,
+                   store_blob_fn fn, void *ctx, struct err *e)
 {
-    static const char sql[] = "SELECT " BLOB_COLUMNS " FROM blobs WHERE created_us < CASE is_complete WHEN 1 THEN ?1 ELSE ?2 END LIMIT ?3";
+    static const char sql[] =
+        "SELECT " BLOB_COLUMNS
+        " FROM blobs WHERE created_us < CASE is_complete WHEN 1 THEN ?1 ELSE ?2 END LIMIT ?3";
     sqlite3_stmt *st = db_stmt(s, sql, e);
     struct blob_row row;
     int r;
@@ -203,10 +206,11 @@ int store_part_each(struct store *s, const char *blob, store_part_fn fn, void *c
 int store_mount_put(struct store *s, const char *id, const char *environment, const char *name, const char *files, int64_t now_us,
                     struct err *e)
 {
-    sqlite3_stmt *st = db_stmt(s,
-                               "INSERT INTO mounts (id, environment, name, files, created_us, used_us) VALUES (?1, ?2, ?3, ?4, ?5, ?5)"
-                               " ON CONFLICT (id) DO UPDATE SET used_us = excluded.used_us, created_us = excluded.created_us",
-                               e);
+    sqlite3_stmt *st = db_stmt(
+        s,
+        "INSERT INTO mounts (id, environment, name, files, created_us, used_us) VALUES (?1, ?2, ?3, ?4, ?5, ?5)"
+        " ON CONFLICT (id) DO UPDATE SET used_us = excluded.used_us, created_us = excluded.created_us",
+        e);
 
     if (st == NULL)
         return -1;
@@ -237,7 +241,10 @@ int store_mount_get(struct store *s, const char *id, char **ret_files, struct er
 
 int store_mount_by_name(struct store *s, const char *environment, const char *name, char ret_id[ID_SIZE], struct err *e)
 {
-    sqlite3_stmt *st = db_stmt(s, "SELECT id FROM mounts WHERE environment = ?1 AND name = ?2 ORDER BY created_us DESC LIMIT 1", e);
+    sqlite3_stmt *st = db_stmt(
+        s,
+        "SELECT id FROM mounts WHERE environment = ?1 AND name = ?2 ORDER BY created_us DESC LIMIT 1",
+        e);
 
     if (st == NULL)
         return -1;

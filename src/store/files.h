@@ -39,7 +39,8 @@ int store_blob_count_open(struct store *s, int64_t *ret, struct err *e);
 int store_blob_remove(struct store *s, const char *id, struct err *e);
 typedef void (*store_blob_fn)(void *ctx, const struct blob_row *r);
 /* Some of those made before: complete ones before `complete_us`, others before `open_us`. */
-int store_blob_old(struct store *s, int64_t complete_us, int64_t open_us, size_t limit, store_blob_fn fn, void *ctx, struct err *e);
+int store_blob_old(struct store *s, int64_t complete_us, int64_t open_us, size_t limit,
+                   store_blob_fn fn, void *ctx, struct err *e);
 /* Parts that have come, by number from 1. */
 int store_part_put(struct store *s, const char *blob, int part, const char *md5, struct err *e);
 typedef void (*store_part_fn)(void *ctx, int part, const char *md5);

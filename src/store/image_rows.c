@@ -247,9 +247,10 @@ int store_layer_release(struct store *s, const char *layer, struct err *e)
 
 int store_layer_release_unnamed(struct store *s, int64_t before_us, struct err *e)
 {
-    static const char sql[] = "INSERT OR IGNORE INTO garbage (layer) SELECT layer FROM layers"
-                              " WHERE created_us < ?1 AND NOT EXISTS (SELECT 1 FROM image_layers WHERE image_layers.layer = layers.layer)"
-                              " AND NOT EXISTS (SELECT 1 FROM build_steps WHERE build_steps.layer = layers.layer)";
+    static const char sql[] =
+        "INSERT OR IGNORE INTO garbage (layer) SELECT layer FROM layers"
+        " WHERE created_us < ?1 AND NOT EXISTS (SELECT 1 FROM image_layers WHERE image_layers.layer = layers.layer)"
+        " AND NOT EXISTS (SELECT 1 FROM build_steps WHERE build_steps.layer = layers.layer)";
     sqlite3_stmt *st = db_stmt(s, sql, e);
 
     if (st == NULL)
@@ -318,7 +319,10 @@ int store_image_layers(struct store *s, const char *image, store_layer_fn fn, vo
         return -1;
     db_bind_text(st, 1, image);
     while ((r = db_step(s, st, e)) == 1) {
-        struct layer_row row = {.bytes = db_int(st, 1), .files = db_int(st, 2), .created_us = db_int(st, 3), .images = db_int(st, 4)};
+        struct layer_row row = {.bytes = db_int(st, 1),
+                                .files = db_int(st, 2),
+                                .created_us = db_int(st, 3),
+                                .images = db_int(st, 4)};
         db_text(st, 0, row.layer, sizeof row.layer);
         fn(ctx, &row);
     }

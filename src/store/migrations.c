@@ -148,8 +148,8 @@ static const char definitions_and_mounts[] =
     ") STRICT;"
     "CREATE INDEX mounts_by_name ON mounts(environment, name) WHERE name <> '';";
 
-/* Uploads: files by their content, and blobs that become such files; what is not used for a while goes. Sets of files were named by
- * chance before, and their files not counted. */
+/* Uploads: files by their content, and blobs that become such files; what is not used for a while goes. Sets of files were
+ * named by chance before, and their files not counted. */
 static const char uploads[] =
     "CREATE TABLE files (hash TEXT PRIMARY KEY, bytes INTEGER NOT NULL, used_us INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
     "CREATE INDEX files_by_use ON files(used_us);"

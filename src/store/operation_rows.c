@@ -40,7 +40,10 @@ static const char *or_empty(const char *text, const char *otherwise)
 
 int store_operation_insert(struct store *s, const struct operation_row *r, struct err *e)
 {
-    sqlite3_stmt *st = db_stmt(s, "INSERT INTO operations (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)", e);
+    sqlite3_stmt *st = db_stmt(s,
+                               "INSERT INTO operations (" COLUMNS
+                               ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                               e);
 
     if (st == NULL)
         return -1;
@@ -60,8 +63,9 @@ int store_operation_insert(struct store *s, const struct operation_row *r, struc
 
 int store_operation_end(struct store *s, const struct operation_row *r, struct err *e)
 {
-    static const char sql[] = "UPDATE operations SET state = ?2, ended_us = ?3, image = ?4, result = ?5, error_code = ?6, error = ?7"
-                              " WHERE id = ?1";
+    static const char sql[] =
+        "UPDATE operations SET state = ?2, ended_us = ?3, image = ?4, result = ?5, error_code = ?6, error = ?7"
+        " WHERE id = ?1";
     sqlite3_stmt *st = db_stmt(s, sql, e);
 
     if (st == NULL)
@@ -93,8 +97,8 @@ int store_operation_get(struct store *s, const char *id, struct operation_row *r
     return 0;
 }
 
-int store_operation_list(struct store *s, int64_t cursor_us, const char *cursor_id, size_t limit, store_operation_fn fn, void *ctx,
-                         struct err *e)
+int store_operation_list(struct store *s, int64_t cursor_us, const char *cursor_id, size_t limit,
+                         store_operation_fn fn, void *ctx, struct err *e)
 {
     static const char sql[] = "SELECT " COLUMNS " FROM operations WHERE ?1 = 0 OR (created_us, id) < (?1, ?2)"
                               " ORDER BY created_us DESC, id DESC LIMIT ?3";
@@ -116,7 +120,10 @@ int store_operation_list(struct store *s, int64_t cursor_us, const char *cursor_
 
 int store_operation_fail_running(struct store *s, int64_t now_us, const char *code, const char *error, struct err *e)
 {
-    sqlite3_stmt *st = db_stmt(s, "UPDATE operations SET state = 2, ended_us = ?1, error_code = ?2, error = ?3 WHERE state = 0", e);
+    sqlite3_stmt *st = db_stmt(
+        s,
+        "UPDATE operations SET state = 2, ended_us = ?1, error_code = ?2, error = ?3 WHERE state = 0",
+        e);
 
     if (st == NULL)
         return -1;
@@ -149,9 +156,11 @@ int store_operation_line(struct store *s, const char *id, int64_t seq, int64_t a
     return db_run(s, st, e);
 }
 
-int store_operation_lines(struct store *s, const char *id, int64_t after, size_t limit, store_line_fn fn, void *ctx, struct err *e)
+int store_operation_lines(struct store *s, const char *id, int64_t after, size_t limit,
+                          store_line_fn fn, void *ctx, struct err *e)
 {
-    static const char sql[] = "SELECT seq, at_ms, text FROM operation_lines WHERE operation = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
+    static const char sql[] =
+        "SELECT seq, at_ms, text FROM operation_lines WHERE operation = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
     sqlite3_stmt *st = db_stmt(s, sql, e);
     int r;
 
@@ -212,8 +221,9 @@ int store_step_put(struct store *s, const char *key, const char *layer, int64_t 
 
 int store_step_list(struct store *s, const char *prefix, store_step_fn fn, void *ctx, struct err *e)
 {
-    static const char sql[] = "SELECT substr(key, length(?1) + 1), ifnull(layers.bytes, 0), used_us FROM build_steps"
-                              " LEFT JOIN layers ON layers.layer = build_steps.layer WHERE substr(key, 1, length(?1)) = ?1 ORDER BY key";
+    static const char sql[] =
+        "SELECT substr(key, length(?1) + 1), ifnull(layers.bytes, 0), used_us FROM build_steps"
+        " LEFT JOIN layers ON layers.layer = build_steps.layer WHERE substr(key, 1, length(?1)) = ?1 ORDER BY key";
     sqlite3_stmt *st = db_stmt(s, sql, e);
     int r;
 

@@ -24,7 +24,10 @@ static void read_row(sqlite3_stmt *st, struct policy_row *r)
 
 int store_policy_insert(struct store *s, const struct policy_row *r, uint32_t keep, struct err *e)
 {
-    sqlite3_stmt *st = db_stmt(s, "INSERT INTO policies (name, version, policy, token, created_us) VALUES (?1, ?2, ?3, ?4, ?5)", e);
+    sqlite3_stmt *st = db_stmt(
+        s,
+        "INSERT INTO policies (name, version, policy, token, created_us) VALUES (?1, ?2, ?3, ?4, ?5)",
+        e);
 
     if (st == NULL)
         return -1;

@@ -22,8 +22,8 @@ int caps_become_user(uint32_t uid, uint32_t gid);
 
 /*
  * The same with another real uid, which the program may use for files (setfsuid) and for nothing else. What is executed sets
- * no_new_privs itself: kernels such as 6.1 take an exec with a real uid beside the effective one for that of a setuid program, and
- * under no_new_privs let the effective uid go (security/commoncap.c, cap_bprm_creds_from_file).
+ * no_new_privs itself: kernels such as 6.1 take an exec with a real uid beside the effective one for that of a setuid
+ * program, and under no_new_privs let the effective uid go (security/commoncap.c, cap_bprm_creds_from_file).
  */
 int caps_become_user_as(uint32_t real_uid, uint32_t uid, uint32_t gid);
 

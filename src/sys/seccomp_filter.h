@@ -4,8 +4,9 @@
  * Called by the keeper at start: for itself, for the spawner, and for the programs that sandboxes install. Names unknown to this
  * libseccomp (which is asked for numbers alone) or to the architecture are passed over, so one list serves all.
  *
- * The program is a binary search over ranges of numbers with the same answer, because each sandbox pays for its installation: the kernel
- * runs it once for every number there is. Calls of a foreign architecture, i386 and x32 among them, do not exist (ENOSYS).
+ * The program is a binary search over ranges of numbers with the same answer, because each sandbox pays for its
+ * installation: the kernel runs it once for every number there is. Calls of a foreign architecture, i386 and x32 among them,
+ * do not exist (ENOSYS).
  */
 #ifndef QS_SYS_SECCOMP_FILTER_H
 #define QS_SYS_SECCOMP_FILTER_H
@@ -18,8 +19,8 @@ struct seccomp_filter;
 
 enum seccomp_arch { SECCOMP_ARCH_HERE, SECCOMP_ARCH_X86_64, SECCOMP_ARCH_AARCH64 };
 
-/* Of an argument, 64 bits wide. ANY: (argument & value) != 0. INT: the lower half is equal; for arguments of which the kernel takes no
- * more, where bits above would lead past a rule that refuses. */
+/* Of an argument, 64 bits wide. ANY: (argument & value) != 0. INT: the lower half is equal; for arguments of which the
+ * kernel takes no more, where bits above would lead past a rule that refuses. */
 enum seccomp_test { SECCOMP_EQ, SECCOMP_ANY, SECCOMP_INT };
 
 /* Calls that nothing is said about fail with `default_errno`; 0 lets them through. NULL = no memory. */

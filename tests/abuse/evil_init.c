@@ -1,9 +1,10 @@
 /*
  * evil_init.c - a PID 1 that attacks its monitor
  *
- * Linked with quicksand-init's own sources in place of its setup_run(), by tests/abuse/meson.build; tests/system/test_evil_init.py puts it where
- * a daemon of its own has quicksand-init. In a sandbox whose host name is evil-MODE it becomes that attack, with all the rights that init has before
- * the sandbox's root is entered: every capability of its namespace, no filter, the channel to the monitor. In all others it is the real one.
+ * Linked with quicksand-init's own sources in place of its setup_run(), by tests/abuse/meson.build;
+ * tests/system/test_evil_init.py puts it where a daemon of its own has quicksand-init. In a sandbox whose host name is
+ * evil-MODE it becomes that attack, with all the rights that init has before the sandbox's root is entered: every capability
+ * of its namespace, no filter, the channel to the monitor. In all others it is the real one.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,10 @@
 /*
  * faults.c - lets the n-th call of a daemon fail: a library that tests preload into quicksandd
  *
- * Used by tests/system/test_keeper_faults.py. Wraps the calls of libc by which the keeper, the spawner and the builders of slots reach the
- * kernel and get memory. The test and all those processes share one page, the file named by QS_FAULTS: the test arms it, the n-th counted
- * call from then on fails with the given errno and writes its name there. What the builders execute (monitors, inits, roles) is
- * started without the environment and so without this.
+ * Used by tests/system/test_keeper_faults.py. Wraps the calls of libc by which the keeper, the spawner and the builders of
+ * slots reach the kernel and get memory. The test and all those processes share one page, the file named by QS_FAULTS: the
+ * test arms it, the n-th counted call from then on fails with the given errno and writes its name there. What the builders
+ * execute (monitors, inits, roles) is started without the environment and so without this.
  */
 #include <dlfcn.h>
 #include <errno.h>

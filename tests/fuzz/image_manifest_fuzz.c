@@ -43,7 +43,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (manifest_config_read(data, size, "amd64", 1, &c, &e) == 0)
         manifest_config_done(&c);
     static struct manifest_archive archive;
-    if (manifest_archive_read(data, size, &archive, &e) == 0 && (archive.nlayers > MANIFEST_LAYERS_MAX || !manifest_is_archive(data, size)))
+    if (manifest_archive_read(data, size, &archive, &e) == 0 &&
+        (archive.nlayers > MANIFEST_LAYERS_MAX || !manifest_is_archive(data, size)))
         __builtin_trap();
     (void)manifest_layout_check(data, size, &e);
     auto_free char *text = mem_strndup((const char *)data, size);

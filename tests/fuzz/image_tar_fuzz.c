@@ -1,7 +1,8 @@
 /*
  * image_tar_fuzz.c - whole archives, compressed or not, into a scratch directory
  *
- * What must hold: no crash, nothing outside the directory, what was unpacked can be packed, and the directory can be removed again.
+ * What must hold: no crash, nothing outside the directory, what was unpacked can be packed, and the directory can be removed
+ * again.
  */
 #include <fcntl.h>
 #include <stdint.h>

@@ -332,7 +332,8 @@ static void injections(void **state)
     put(&other, false, HEAD("/", ""), NO_SECRET, 0);
     put(&bad, false, HEAD("/", ""), "the value of a secret has characters that no request may have there", 0);
     put(&half, false, HEAD("/", ""), "the value of a secret has characters that no request may have there", 0);
-    put(&header, false, "GET / HTTP/1.0\r\nHost: a.test\r\n\r\n", "GET / HTTP/1.0\r\nHost: a.test\r\nX-Key: k top-secret&1 $\r\n\r\n", 1);
+    put(&header, false, "GET / HTTP/1.0\r\nHost: a.test\r\n\r\n",
+        "GET / HTTP/1.0\r\nHost: a.test\r\nX-Key: k top-secret&1 $\r\n\r\n", 1);
     put(&header, false, "TRACE / HTTP/1.1\r\nHost: a.test\r\n\r\n",
         "a request of this method is sent back with what was put in", 0);
 }

@@ -38,8 +38,24 @@ static void test_references(void **state)
         {"ghcr.io/o/i:tag@" DIGEST_A, "ghcr.io", "o/i", "tag", DIGEST_A},
         {"[::1]:5000/a", "[::1]:5000", "a", "latest", ""},
     };
-    static const char *const bad[] = {"", ":tag", "a//b", "/a", "a/", "A/b", "a b", "a:", "a:t:u", "a@sha256:12", ("a@md5:" DIGEST_A),
-                                      "-a", "host:99999999/a", "host:/a", "[::1/a", "a/../b", "a\x01", "x.y:80"};
+    static const char *const bad[] = {"",
+                                      ":tag",
+                                      "a//b",
+                                      "/a",
+                                      "a/",
+                                      "A/b",
+                                      "a b",
+                                      "a:",
+                                      "a:t:u",
+                                      "a@sha256:12",
+                                      ("a@md5:" DIGEST_A),
+                                      "-a",
+                                      "host:99999999/a",
+                                      "host:/a",
+                                      "[::1/a",
+                                      "a/../b",
+                                      "a\x01",
+                                      "x.y:80"};
     struct image_ref r;
     struct err e;
 
@@ -61,9 +77,21 @@ static void test_names(void **state)
     static const struct {
         const char *text, *name;        /* NULL = refused */
     } cases[] = {
-        {"base", "base"}, {"base:latest", "base"}, {"docker.io/library/base:latest", "base"}, {"a/b:1", "a/b:1"},
-        {"localhost:5000/x:latest", "localhost:5000/x"}, {"Mixed.Case_1-2", "Mixed.Case_1-2"}, {"x@" DIGEST_A, "x@" DIGEST_A},
-        {"", NULL}, {"a b", NULL}, {"im-x", NULL}, {"..", NULL}, {"a/", NULL}, {"a:b:c", NULL}, {"library/", NULL}, {"a/..", NULL},
+        {"base", "base"},
+        {"base:latest", "base"},
+        {"docker.io/library/base:latest", "base"},
+        {"a/b:1", "a/b:1"},
+        {"localhost:5000/x:latest", "localhost:5000/x"},
+        {"Mixed.Case_1-2", "Mixed.Case_1-2"},
+        {"x@" DIGEST_A, "x@" DIGEST_A},
+        {"", NULL},
+        {"a b", NULL},
+        {"im-x", NULL},
+        {"..", NULL},
+        {"a/", NULL},
+        {"a:b:c", NULL},
+        {"library/", NULL},
+        {"a/..", NULL},
     };
     char name[IMAGE_REF_SIZE];
     struct err e;
@@ -95,9 +123,14 @@ static void test_manifests(void **state)
     assert_string_equal(m->layers[0].digest, DIGEST_A);
     assert_int_equal(m->layers[0].size, 5);
     assert_string_equal(m->config.digest, DIGEST_B);
-    assert_int_equal(read_manifest("{\"schemaVersion\":2,\"manifests\":[{\"platform\":{\"os\":\"linux\",\"architecture\":\"arm64\"},"
-                                   "\"digest\":\"" DIGEST_A "\",\"size\":1},{\"platform\":{\"os\":\"linux\",\"architecture\":\"amd64\"},"
-                                   "\"digest\":\"" DIGEST_B "\",\"size\":2}]}", m, &e), 0);
+    assert_int_equal(
+        read_manifest(
+            "{\"schemaVersion\":2,\"manifests\":[{\"platform\":{\"os\":\"linux\",\"architecture\":\"arm64\"},"
+            "\"digest\":\"" DIGEST_A
+            "\",\"size\":1},{\"platform\":{\"os\":\"linux\",\"architecture\":\"amd64\"},"
+            "\"digest\":\"" DIGEST_B "\",\"size\":2}]}",
+            m, &e),
+        0);
     assert_true(m->is_index);
     assert_string_equal(m->chosen.digest, DIGEST_B);
     static const struct {
@@ -124,8 +157,9 @@ static void test_manifests(void **state)
 
 static void test_configurations(void **state)
 {
-    static const char good[] = "{\"architecture\":\"amd64\",\"os\":\"linux\",\"config\":{\"User\":\"u\"},\"rootfs\":{\"diff_ids\":[\"" DIGEST_A
-                               "\"]},\"secret\":1}";
+    static const char good[] =
+        "{\"architecture\":\"amd64\",\"os\":\"linux\",\"config\":{\"User\":\"u\"},\"rootfs\":{\"diff_ids\":[\"" DIGEST_A
+        "\"]},\"secret\":1}";
     struct manifest_config c;
     struct err e;
 
@@ -144,7 +178,9 @@ static void test_challenges(void **state)
 {
     struct registry_challenge c;
 
-    assert_true(registry_challenge_read("Bearer realm=\"https://a/t?x=\\\"1\\\"\",service=\"s, x\",scope=\"repository:a:pull\"", &c));
+    assert_true(registry_challenge_read(
+        "Bearer realm=\"https://a/t?x=\\\"1\\\"\",service=\"s, x\",scope=\"repository:a:pull\"",
+        &c));
     assert_true(c.is_bearer);
     assert_string_equal(c.realm, "https://a/t?x=\"1\"");
     assert_string_equal(c.service, "s, x");
@@ -163,9 +199,12 @@ static void test_registries_of_amazon(void **state)
     static const struct {
         const char *host, *region, *url;
     } good[] = {
-        {"012345678901.dkr.ecr.us-east-1.amazonaws.com", "us-east-1", "https://api.ecr.us-east-1.amazonaws.com/"},
-        {"012345678901.dkr.ecr.cn-north-1.amazonaws.com.cn", "cn-north-1", "https://api.ecr.cn-north-1.amazonaws.com.cn/"},
-        {"012345678901.dkr.ecr-fips.us-gov-west-1.amazonaws.com", "us-gov-west-1", "https://ecr-fips.us-gov-west-1.amazonaws.com/"},
+        {"012345678901.dkr.ecr.us-east-1.amazonaws.com", "us-east-1",
+         "https://api.ecr.us-east-1.amazonaws.com/"},
+        {"012345678901.dkr.ecr.cn-north-1.amazonaws.com.cn", "cn-north-1",
+         "https://api.ecr.cn-north-1.amazonaws.com.cn/"},
+        {"012345678901.dkr.ecr-fips.us-gov-west-1.amazonaws.com", "us-gov-west-1",
+         "https://ecr-fips.us-gov-west-1.amazonaws.com/"},
         {"012345678901.dkr-ecr.eu-west-1.on.aws", "eu-west-1", "https://ecr.eu-west-1.api.aws/"},
     };
     static const char *const bad[] = {
@@ -208,7 +247,13 @@ static void test_answers_of_amazon(void **state)
 
 static void test_pull_messages(void **state)
 {
-    struct image_pull m = {.ref = "a/b:1", .auth = IMAGE_AUTH_AWS, .user = "AKIA", .password = "p", .session = "s", .region = "eu-west-1", .max_bytes = 7};
+    struct image_pull m = {.ref = "a/b:1",
+                           .auth = IMAGE_AUTH_AWS,
+                           .user = "AKIA",
+                           .password = "p",
+                           .session = "s",
+                           .region = "eu-west-1",
+                           .max_bytes = 7};
     struct image_pull got;
     uint8_t out[1024];
     size_t n = image_pull_encode(&m, out, sizeof out);
@@ -245,7 +290,12 @@ static int fetch_decoded(const struct image_fetch *m)
 static void test_fetch_messages(void **state)
 {
     static const char *const bad[] = {"", ".", "..", "a/b", "/"};
-    struct image_fetch m = {.url = "https://example.com/x", .name = "x", .max_bytes = 1, .timeout_s = 1, .policy = "p", .policy_len = 1};
+    struct image_fetch m = {.url = "https://example.com/x",
+                            .name = "x",
+                            .max_bytes = 1,
+                            .timeout_s = 1,
+                            .policy = "p",
+                            .policy_len = 1};
 
     assert_int_equal(fetch_decoded(&m), 0);
     memset(m.checksum, 'a', 64);
@@ -283,12 +333,32 @@ static bool is_private(const char *text)
 
 static void test_addresses(void **state)
 {
-    static const char *const private[] = {"0.0.0.0", "10.1.2.3", "100.64.0.1", "100.127.255.255", "127.0.0.1", "169.254.169.254",
-                                          "172.16.0.1", "172.31.255.255", "192.168.1.1", "198.18.0.1", "224.0.0.1", "255.255.255.255",
-                                          "::", "::1", "fe80::1", "fd00::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1",
-                                          "64:ff9b::7f00:1", "2002:7f00:1::", "::127.0.0.1"};
-    static const char *const public[] = {"1.1.1.1", "100.63.255.255", "100.128.0.0", "172.15.0.1", "172.32.0.1", "192.169.0.1",
-                                         "198.20.0.1", "223.255.255.255", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"};
+    static const char *const private[] = {"0.0.0.0",
+                                          "10.1.2.3",
+                                          "100.64.0.1",
+                                          "100.127.255.255",
+                                          "127.0.0.1",
+                                          "169.254.169.254",
+                                          "172.16.0.1",
+                                          "172.31.255.255",
+                                          "192.168.1.1",
+                                          "198.18.0.1",
+                                          "224.0.0.1",
+                                          "255.255.255.255",
+                                          "::",
+                                          "::1",
+                                          "fe80::1",
+                                          "fd00::1",
+                                          "ff02::1",
+                                          "::ffff:127.0.0.1",
+                                          "::ffff:10.0.0.1",
+                                          "64:ff9b::7f00:1",
+                                          "2002:7f00:1::",
+                                          "::127.0.0.1"};
+    static const char *const public[] = {"1.1.1.1",        "100.63.255.255",  "100.128.0.0",
+                                         "172.15.0.1",     "172.32.0.1",      "192.169.0.1",
+                                         "198.20.0.1",     "223.255.255.255", "2606:4700::1111",
+                                         "::ffff:8.8.8.8", "64:ff9b::808:808"};
 
     for (size_t i = 0; i < array_len(private); i++)
         if (!is_private(private[i]))
@@ -325,8 +395,16 @@ static void test_plan(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_references), cmocka_unit_test(test_names),      cmocka_unit_test(test_manifests),
-        cmocka_unit_test(test_configurations), cmocka_unit_test(test_challenges), cmocka_unit_test(test_registries_of_amazon), cmocka_unit_test(test_answers_of_amazon), cmocka_unit_test(test_pull_messages), cmocka_unit_test(test_fetch_messages), cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_references),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_manifests),
+        cmocka_unit_test(test_configurations),
+        cmocka_unit_test(test_challenges),
+        cmocka_unit_test(test_registries_of_amazon),
+        cmocka_unit_test(test_answers_of_amazon),
+        cmocka_unit_test(test_pull_messages),
+        cmocka_unit_test(test_fetch_messages),
+        cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_plan),
     };
 

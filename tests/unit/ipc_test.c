@@ -58,10 +58,12 @@ CODEC(image_unpack, 1, 2)
 CODEC(image_progress, 3, 4)
 CODEC(image_done, 1, "bad entry", "abc", 5, 6, "a/b", 1)
 CODEC(image_list, "abc", 86400)
-CODEC(image_fold, .max_bytes = 1, .max_files = 2, .nexclude = 2, .exclude = {"proc", "a/b"}, .only = "a", .nstubs = 1, .stubs = {"a"})
-CODEC(image_copy, .keep_owner = true, .keep_ignored = true, .extract = true, .replace = true, .mode = 0640, .owner = "a:b", .dest = "/x", .nsource = 2,
-      .nbase = 1, .source = {LAYER "0", LAYER "1"}, .base = {LAYER "2"}, .nitems = 1, .items = {"*.c"}, .ntexts = 1,
-      .texts = {{"EOF", "text", 4}}, .max_bytes = 3, .max_files = 4)
+CODEC(image_fold, .max_bytes = 1, .max_files = 2, .nexclude = 2, .exclude = {"proc", "a/b"},
+      .only = "a", .nstubs = 1, .stubs = {"a"})
+CODEC(image_copy, .keep_owner = true, .keep_ignored = true, .extract = true, .replace = true,
+      .mode = 0640, .owner = "a:b", .dest = "/x", .nsource = 2, .nbase = 1,
+      .source = {LAYER "0", LAYER "1"}, .base = {LAYER "2"}, .nitems = 1, .items = {"*.c"},
+      .ntexts = 1, .texts = {{"EOF", "text", 4}}, .max_bytes = 3, .max_files = 4)
 CODEC(keeper_create, "sb-1", "host", 2, {"aa", "bb"}, "im-1", {1000, 100, 1ULL << 40, 1 << 20, 64, 7}, 5, -6, 7, 8, 9,
       10, 2, 3)
 CODEC(keeper_destroy, "sb-1")
@@ -97,14 +99,16 @@ static const struct codec {
     size_t (*recode)(const uint8_t *p, size_t n, uint8_t *out, size_t size);
 } codecs[] = {
 #define ROW(name) {#name, sample_##name, recode_##name}
-    ROW(init_setup), ROW(init_ready), ROW(init_exec), ROW(init_started), ROW(init_exited),
-    ROW(init_signal), ROW(init_cpus), ROW(init_oom), ROW(init_oom_r), ROW(image_unpack), ROW(image_progress), ROW(image_done), ROW(image_list),
-    ROW(image_fold), ROW(image_copy), ROW(keeper_create),
-    ROW(keeper_destroy), ROW(keeper_tree), ROW(keeper_limits), ROW(keeper_layer), ROW(keeper_stats),
-    ROW(keeper_configure), ROW(mon_exec), ROW(mon_ref), ROW(mon_read), ROW(mon_read_r),
-    ROW(mon_stdin), ROW(mon_stdin_r), ROW(mon_wait), ROW(mon_list), ROW(mon_signal),
-    ROW(mon_resize), ROW(mon_kill), ROW(mon_terminate), ROW(mon_status), ROW(mon_update), ROW(mon_dial),
-    ROW(mon_error), ROW(exec_record), ROW(sandbox_record),
+    ROW(init_setup),     ROW(init_ready),       ROW(init_exec),      ROW(init_started),
+    ROW(init_exited),    ROW(init_signal),      ROW(init_cpus),      ROW(init_oom),
+    ROW(init_oom_r),     ROW(image_unpack),     ROW(image_progress), ROW(image_done),
+    ROW(image_list),     ROW(image_fold),       ROW(image_copy),     ROW(keeper_create),
+    ROW(keeper_destroy), ROW(keeper_tree),      ROW(keeper_limits),  ROW(keeper_layer),
+    ROW(keeper_stats),   ROW(keeper_configure), ROW(mon_exec),       ROW(mon_ref),
+    ROW(mon_read),       ROW(mon_read_r),       ROW(mon_stdin),      ROW(mon_stdin_r),
+    ROW(mon_wait),       ROW(mon_list),         ROW(mon_signal),     ROW(mon_resize),
+    ROW(mon_kill),       ROW(mon_terminate),    ROW(mon_status),     ROW(mon_update),
+    ROW(mon_dial),       ROW(mon_error),        ROW(exec_record),    ROW(sandbox_record),
 #undef ROW
 };
 

@@ -27,8 +27,8 @@ static struct policy_rule *add_rule(struct policy *p)
     return r;
 }
 
-static void add_inject(struct policy_rule *r, enum policy_inject_kind kind, const char *secret, const char *name, const char *value,
-                       const char *with)
+static void add_inject(struct policy_rule *r, enum policy_inject_kind kind, const char *secret,
+                       const char *name, const char *value, const char *with)
 {
     struct policy_inject *j = policy_rule_inject(r, kind, name, value, with);
 
@@ -161,7 +161,8 @@ static void what_commands_find(void **state)
     assert_true(!plain->opens_tls && plain->nenv == 0 && plain->secrets.count == 0);
     add_inject(add_rule(&p), POLICY_PLACEHOLDER, one, "API_KEY", "sk-0123456789abcdef", "$TOKEN");
     struct network_note *note = network_note_new(&p);
-    assert_true(note->opens_tls && note->nenv == 1 && map_get(&note->secrets, one) != NULL && map_get(&note->secrets, two) == NULL);
+    assert_true(note->opens_tls && note->nenv == 1 && map_get(&note->secrets, one) != NULL &&
+                map_get(&note->secrets, two) == NULL);
     assert_string_equal(note->env[0], "API_KEY=sk-0123456789abcdef");
     policy_done(&p);
 

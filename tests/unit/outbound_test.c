@@ -190,18 +190,23 @@ static void kinds_of_routes(void **state)
     list[3] = with_ports(route(&m[3], "tls", "*", "block", 1), &m[3], 853, 853);
     list[4] = with_header(route(&m[4], "https", "api.test", "", 0), &m[4], SECRET, "Authorization", "Bearer $TOKEN");
     list[5] = route(&m[5], "any", "", "block", 0);
-    check(list, 6,
-          "[{\"name\":\"outbound_policy.routes.0\",\"action\":\"allow\",\"protocol\":\"any\",\"cidrs\":[\"10.0.0.0/8\",\"1.2.3.4/32\"]},"
-          "{\"name\":\"outbound_policy.routes.0\",\"action\":\"allow\",\"protocol\":\"udp\",\"cidrs\":[\"10.0.0.0/8\",\"1.2.3.4/32\"]},"
-          "{\"name\":\"outbound_policy.routes.1\",\"action\":\"deny\",\"protocol\":\"any\",\"cidrs\":[\"::/0\"],"
-          "\"ports\":[22,\"8000-8100\"]},"
-          "{\"name\":\"outbound_policy.routes.2\",\"action\":\"allow\",\"protocol\":\"tls\","
-          "\"domains\":[\"example.com\",\"*.wild.test\",\"wild.test\"],\"ports\":[443]},"
-          "{\"name\":\"outbound_policy.routes.3\",\"action\":\"deny\",\"protocol\":\"tls\",\"domains\":[\"*\"],\"ports\":[853]},"
-          "{\"name\":\"outbound_policy.routes.3\",\"action\":\"deny\",\"protocol\":\"udp\",\"domains\":[\"*\"],\"ports\":[853]},"
-          "{\"name\":\"outbound_policy.routes.4\",\"action\":\"inject\",\"protocol\":\"tls\",\"domains\":[\"api.test\"],\"ports\":[443],"
-          "\"inject\":[{\"header\":\"Authorization\",\"value\":\"Bearer $TOKEN\",\"mode\":\"set\",\"secret\":\"" SECRET "\"}],"
-          "\"redact\":false}]");
+    check(
+        list, 6,
+        "[{\"name\":\"outbound_policy.routes.0\",\"action\":\"allow\",\"protocol\":\"any\","
+        "\"cidrs\":[\"10.0.0.0/8\",\"1.2.3.4/32\"]},"
+        "{\"name\":\"outbound_policy.routes.0\",\"action\":\"allow\",\"protocol\":\"udp\","
+        "\"cidrs\":[\"10.0.0.0/8\",\"1.2.3.4/32\"]},"
+        "{\"name\":\"outbound_policy.routes.1\",\"action\":\"deny\",\"protocol\":\"any\",\"cidrs\":[\"::/0\"],"
+        "\"ports\":[22,\"8000-8100\"]},"
+        "{\"name\":\"outbound_policy.routes.2\",\"action\":\"allow\",\"protocol\":\"tls\","
+        "\"domains\":[\"example.com\",\"*.wild.test\",\"wild.test\"],\"ports\":[443]},"
+        "{\"name\":\"outbound_policy.routes.3\",\"action\":\"deny\",\"protocol\":\"tls\",\"domains\":[\"*\"],\"ports\":[853]},"
+        "{\"name\":\"outbound_policy.routes.3\",\"action\":\"deny\",\"protocol\":\"udp\",\"domains\":[\"*\"],\"ports\":[853]},"
+        "{\"name\":\"outbound_policy.routes.4\",\"action\":\"inject\",\"protocol\":\"tls\","
+        "\"domains\":[\"api.test\"],\"ports\":[443],"
+        "\"inject\":[{\"header\":\"Authorization\",\"value\":\"Bearer $TOKEN\",\"mode\":\"set\",\"secret\":\"" SECRET
+        "\"}],"
+        "\"redact\":false}]");
     for (size_t i = 0; i < array_len(m); i++)
         free(m[i].room);
 }
@@ -213,18 +218,25 @@ static void the_last_route_is_for_all_else(void **state)
 
     list[0] = route(&m[0], "tls", "a.test", "", 3);
     list[1] = route(&m[1], "any", "", "", 0);
-    check(list, 2,
-          "[{\"name\":\"outbound_policy.routes.0\",\"action\":\"allow\",\"protocol\":\"udp\",\"domains\":[\"a.test\"],\"ports\":[443]},"
-          "{\"name\":\"no-smtp\",\"action\":\"deny\",\"protocol\":\"any\",\"ports\":[25]},{\"action\":\"allow\",\"protocol\":\"any\"}]");
+    check(
+        list, 2,
+        "[{\"name\":\"outbound_policy.routes.0\",\"action\":\"allow\",\"protocol\":\"udp\","
+        "\"domains\":[\"a.test\"],\"ports\":[443]},"
+        "{\"name\":\"no-smtp\",\"action\":\"deny\",\"protocol\":\"any\","
+        "\"ports\":[25]},{\"action\":\"allow\",\"protocol\":\"any\"}]");
     /* https without anything to replace is opened all the same */
     list[0] = route(&m[0], "https", "a.test", "", 2);
     list[1] = route(&m[1], "any", "", "block", 0);
-    check(list, 2,
-          "[{\"name\":\"outbound_policy.routes.0\",\"action\":\"allow\",\"protocol\":\"tls\",\"domains\":[\"a.test\"],\"ports\":[443],"
-          "\"paths\":[\"*\"]}]");
+    check(
+        list, 2,
+        "[{\"name\":\"outbound_policy.routes.0\",\"action\":\"allow\",\"protocol\":\"tls\","
+        "\"domains\":[\"a.test\"],\"ports\":[443],"
+        "\"paths\":[\"*\"]}]");
     list[0] = route(&m[0], "https", "a.test", "block", 0);
-    check(list, 2,
-          "[{\"name\":\"outbound_policy.routes.0\",\"action\":\"deny\",\"protocol\":\"tls\",\"domains\":[\"a.test\"],\"ports\":[443]}]");
+    check(
+        list, 2,
+        "[{\"name\":\"outbound_policy.routes.0\",\"action\":\"deny\",\"protocol\":\"tls\","
+        "\"domains\":[\"a.test\"],\"ports\":[443]}]");
     for (size_t i = 0; i < array_len(m); i++)
         free(m[i].room);
 }
@@ -304,7 +316,9 @@ static void decryption_has_to_be_allowed_and_the_last_route_to_be_any(void **sta
     struct err e = {0};
 
     assert_int_equal(read(list, 2, false, &p, &e), -1);
-    assert_string_equal(e.message, "outbound_policy.routes[0].https: connections are decrypted only where tls_decryption is allowed");
+    assert_string_equal(
+        e.message,
+        "outbound_policy.routes[0].https: connections are decrypted only where tls_decryption is allowed");
     policy_done(&p);
     assert_int_equal(read(list, 1, true, &p, &e), -1);
     assert_non_null(strstr(e.message, "the last one must be of kind any"));

@@ -235,16 +235,18 @@ static void they_allow_nothing(void **state)
               "header_replacement inject tls *.a.test 443 Y=2 X=1\nheader_replacement inject tls *.a.test 443 Y=2\n"
               "outbound_domain_allowlist allow tls *.a.test 443\n" END WILD ALL);
     /* by address alone: not every name is looked up for it */
-    check_put(lists("1.2.3.0/24", NULL),
-              "header_replacement inject tls *.a.test a.test 1.2.3.0/24 443 Y=2 X=1\noutbound_cidr_allowlist allow any 1.2.3.0/24\n"
-              END WILD ALL);
+    check_put(
+        lists("1.2.3.0/24", NULL),
+        "header_replacement inject tls *.a.test a.test 1.2.3.0/24 443 Y=2 X=1\noutbound_cidr_allowlist allow any 1.2.3.0/24\n" END
+            WILD ALL);
     check_put(lists("0.0.0.0/0", NULL),
               "no-smtp deny any 25\nheader_replacement inject tls *.a.test a.test 0.0.0.0/0 443 Y=2 X=1\n"
               "header_replacement inject tls * 0.0.0.0/0 443 Y=2\noutbound_cidr_allowlist allow any 0.0.0.0/0\n" END WILD ALL);
-    check_put(lists("1.2.3.4", "b.test"),
-              "header_replacement inject tls b.test 443 Y=2\noutbound_domain_allowlist allow tls b.test 443\n"
-              "header_replacement inject tls *.a.test a.test 1.2.3.4/32 443 Y=2 X=1\noutbound_cidr_allowlist allow any 1.2.3.4/32\n"
-              END WILD ALL);
+    check_put(
+        lists("1.2.3.4", "b.test"),
+        "header_replacement inject tls b.test 443 Y=2\noutbound_domain_allowlist allow tls b.test 443\n"
+        "header_replacement inject tls *.a.test a.test 1.2.3.4/32 443 Y=2 X=1\noutbound_cidr_allowlist allow any 1.2.3.4/32\n" END
+            WILD ALL);
 }
 
 static void own_rules_are_kept_in_their_order(void **state)

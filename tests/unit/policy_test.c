@@ -268,12 +268,34 @@ static void paths_are_read_in_one_way(void **state)
     static const struct {
         const char *target, *path;      /* NULL: refused */
     } rows[] = {
-        {"/a/b?c=../d", "/a/b"}, {"/%61dmin", "/admin"}, {"//a///b", "/a/b"}, {"/g%2fp", "/g%2Fp"}, {"/", "/"}, {"/a.b/..c", "/a.b/..c"},
-        {"/a/../b", NULL}, {"/a/.", NULL}, {"/a/%2e%2E/b", NULL}, {"/..", NULL}, {"/a\\b", NULL}, {"/a%5cb", NULL}, {"/%zz", NULL},
-        {"/%4", NULL}, {"/a%00", NULL}, {"", NULL}, {"/a b", NULL}, {"/./a", NULL},
+        {"/a/b?c=../d", "/a/b"},
+        {"/%61dmin", "/admin"},
+        {"//a///b", "/a/b"},
+        {"/g%2fp", "/g%2Fp"},
+        {"/", "/"},
+        {"/a.b/..c", "/a.b/..c"},
+        {"/a/../b", NULL},
+        {"/a/.", NULL},
+        {"/a/%2e%2E/b", NULL},
+        {"/..", NULL},
+        {"/a\\b", NULL},
+        {"/a%5cb", NULL},
+        {"/%zz", NULL},
+        {"/%4", NULL},
+        {"/a%00", NULL},
+        {"", NULL},
+        {"/a b", NULL},
+        {"/./a", NULL},
         /* Ways up for servers that decode slashes first, or leave parameters out. */
-        {"/a/..%2fb", NULL}, {"/a%2F%2e%2e", NULL}, {"/%2F../b", NULL}, {"/a/..;/b", NULL}, {"/a/.;x", NULL}, {"/a/..%3bx/b", NULL},
-        {"/a/...;/b", "/a/...;/b"}, {"/a..%2Fb", "/a..%2Fb"}, {"/a;../b", "/a;../b"},
+        {"/a/..%2fb", NULL},
+        {"/a%2F%2e%2e", NULL},
+        {"/%2F../b", NULL},
+        {"/a/..;/b", NULL},
+        {"/a/.;x", NULL},
+        {"/a/..%3bx/b", NULL},
+        {"/a/...;/b", "/a/...;/b"},
+        {"/a..%2Fb", "/a..%2Fb"},
+        {"/a;../b", "/a;../b"},
     };
     auto_free char *out = mem_alloc(POLICY_PATH_MAX + 1);
 
@@ -297,13 +319,23 @@ static void what_requests_cannot_have(void **state)
         const char *name, *value, *with;
         bool ok;
     } rows[] = {
-        {POLICY_HEADER, "Authorization", "Bearer $K and ${L} $$5", "", true}, {POLICY_HEADER, "Host", "x", "", false},
-        {POLICY_HEADER, "Transfer-Encoding", "x", "", false}, {POLICY_HEADER, "a b", "x", "", false},
-        {POLICY_HEADER, "X", "$", "", false}, {POLICY_HEADER, "X", "${A", "", false}, {POLICY_HEADER, "X", "a\r\nb", "", false},
-        {POLICY_HEADER, "X", "$1", "", false}, {POLICY_QUERY, "key", "$K", "", true}, {POLICY_QUERY, "a&b", "$K", "", false},
-        {POLICY_BASIC, "me", "$PW", "", true}, {POLICY_BASIC, "m:e", "$PW", "", false}, {POLICY_SIGV4, "s3", "eu-west-1", "", true},
-        {POLICY_SIGV4, "s 3", "", "", false}, {POLICY_PLACEHOLDER, "KEY", "sk-0123456789abcdef", "$KEY", true},
-        {POLICY_PLACEHOLDER, "KEY", "short", "$KEY", false}, {POLICY_PLACEHOLDER, "1K", "sk-0123456789abcdef", "$KEY", false},
+        {POLICY_HEADER, "Authorization", "Bearer $K and ${L} $$5", "", true},
+        {POLICY_HEADER, "Host", "x", "", false},
+        {POLICY_HEADER, "Transfer-Encoding", "x", "", false},
+        {POLICY_HEADER, "a b", "x", "", false},
+        {POLICY_HEADER, "X", "$", "", false},
+        {POLICY_HEADER, "X", "${A", "", false},
+        {POLICY_HEADER, "X", "a\r\nb", "", false},
+        {POLICY_HEADER, "X", "$1", "", false},
+        {POLICY_QUERY, "key", "$K", "", true},
+        {POLICY_QUERY, "a&b", "$K", "", false},
+        {POLICY_BASIC, "me", "$PW", "", true},
+        {POLICY_BASIC, "m:e", "$PW", "", false},
+        {POLICY_SIGV4, "s3", "eu-west-1", "", true},
+        {POLICY_SIGV4, "s 3", "", "", false},
+        {POLICY_PLACEHOLDER, "KEY", "sk-0123456789abcdef", "$KEY", true},
+        {POLICY_PLACEHOLDER, "KEY", "short", "$KEY", false},
+        {POLICY_PLACEHOLDER, "1K", "sk-0123456789abcdef", "$KEY", false},
     };
 
     for (size_t i = 0; i < array_len(rows); i++) {
@@ -373,8 +405,11 @@ static void with_an_index_or_without(void **state)
         struct policy_index *index = policy_index_new(&p);
         for (int q = 0; q < 60; q++) {
             struct address to = at(dice_addresses[dice(5)]);
-            const struct policy_flow f = {.to = dice(3) > 0 ? &to : NULL, .name = dice(3) > 0 ? dice_names[dice(5)] : NULL,
-                                          .port = (uint16_t)(19 + dice(14)), .protocol = (enum policy_protocol)dice(POLICY_PROTOCOLS_)};
+            const struct policy_flow f = {.to = dice(3) > 0 ? &to : NULL,
+                                          .name = dice(3) > 0 ? dice_names[dice(5)] : NULL,
+                                          .port = (uint16_t)(19 + dice(14)),
+                                          .protocol =
+                                              (enum policy_protocol)dice(POLICY_PROTOCOLS_)};
             const char *name = dice_names[dice(5)];
             struct policy_verdict a, b;
             p.index = NULL;
@@ -435,7 +470,10 @@ static void what_egress_tells(void **state)
     assert_int_equal(egress_totals_decode(whose, &sums, out, n), 0);
     assert_memory_equal(&sums, &t, sizeof t);
     assert_int_not_equal(egress_totals_decode(whose, &sums, out, n - 1), 0);
-    assert_int_not_equal(egress_totals_decode(whose, &sums, out, egress_totals_encode("im-5EJ9F5jNp2WyUgNxhIo0Xy", &t, out, sizeof out)), 0);
+    assert_int_not_equal(egress_totals_decode(whose, &sums, out,
+                                              egress_totals_encode("im-5EJ9F5jNp2WyUgNxhIo0Xy", &t,
+                                                                   out, sizeof out)),
+                         0);
 }
 
 /* A policy with its name, and one as the node wrote it before there were names. */
@@ -458,12 +496,14 @@ static void policies_on_disk(void **state)
     for (size_t i = 0; i < n; i++)
         assert_int_equal(egress_policy_decode(&got, out, i) == 0, i == old || i == named);
     assert_int_equal(egress_policy_decode(&got, out, old), 0);
-    assert_true(got.revision == 9 && got.keep && got.policy_len == 5 && got.name[0] == '\0' && !got.follows && got.totals.sent == 0);
+    assert_true(got.revision == 9 && got.keep && got.policy_len == 5 && got.name[0] == '\0' &&
+                !got.follows && got.totals.sent == 0);
 }
 
 static void secrets_on_their_way(void **state)
 {
-    struct egress_secret a = {.key = "TOKEN", .value = "s3cr3t", .value_len = 6}, b = {.key = "EMPTY", .value = "", .value_len = 0}, got;
+    struct egress_secret a = {.key = "TOKEN", .value = "s3cr3t", .value_len = 6},
+                         b = {.key = "EMPTY", .value = "", .value_len = 0}, got;
     uint8_t out[512];
 
     id_make(a.id, "st-");
@@ -499,12 +539,20 @@ static void secrets_on_their_way(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prefixes_are_exact_at_both_edges), cmocka_unit_test(kinds_of_addresses),
-        cmocka_unit_test(what_is_written_for_an_address),   cmocka_unit_test(names_are_brought_to_one_form),
-        cmocka_unit_test(the_first_rule_that_matches_decides), cmocka_unit_test(lists_of_modal),
-        cmocka_unit_test(travels_and_is_checked), cmocka_unit_test(requests_decide_once_they_are_known),
-        cmocka_unit_test(paths_are_read_in_one_way), cmocka_unit_test(what_requests_cannot_have),
-        cmocka_unit_test(with_an_index_or_without), cmocka_unit_test(what_egress_tells), cmocka_unit_test(policies_on_disk), cmocka_unit_test(secrets_on_their_way),
+        cmocka_unit_test(prefixes_are_exact_at_both_edges),
+        cmocka_unit_test(kinds_of_addresses),
+        cmocka_unit_test(what_is_written_for_an_address),
+        cmocka_unit_test(names_are_brought_to_one_form),
+        cmocka_unit_test(the_first_rule_that_matches_decides),
+        cmocka_unit_test(lists_of_modal),
+        cmocka_unit_test(travels_and_is_checked),
+        cmocka_unit_test(requests_decide_once_they_are_known),
+        cmocka_unit_test(paths_are_read_in_one_way),
+        cmocka_unit_test(what_requests_cannot_have),
+        cmocka_unit_test(with_an_index_or_without),
+        cmocka_unit_test(what_egress_tells),
+        cmocka_unit_test(policies_on_disk),
+        cmocka_unit_test(secrets_on_their_way),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

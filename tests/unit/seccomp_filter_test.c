@@ -137,14 +137,19 @@ static void terminals(enum seccomp_arch arch)
 
 static void tenants(void **state)
 {
-    static const char *const fine[] = {"read", "openat", "execve", "clone3", "futex", "ptrace", "seccomp", "wait4", "mq_open", "semget", "io_submit"};
+    static const char *const fine[] = {"read",    "openat", "execve",   "clone3",
+                                       "futex",   "ptrace", "seccomp",  "wait4",
+                                       "mq_open", "semget", "io_submit"};
     static const char *const refused[] = {
-        "bpf", "keyctl", "add_key", "request_key", "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load",
-        "perf_event_open", "userfaultfd", "io_uring_setup", "open_by_handle_at", "reboot", "swapon", "acct", "settimeofday", "clock_settime",
-        "syslog", "iopl", "quotactl", "move_pages",
+        "bpf",          "keyctl",         "add_key",           "request_key",     "init_module",
+        "finit_module", "delete_module",  "kexec_load",        "kexec_file_load", "perf_event_open",
+        "userfaultfd",  "io_uring_setup", "open_by_handle_at", "reboot",          "swapon",
+        "acct",         "settimeofday",   "clock_settime",     "syslog",          "iopl",
+        "quotactl",     "move_pages",
     };
     static const char *const mounts[] = {"mount", "umount2", "pivot_root", "fsopen", "move_mount", "mount_setattr", "setns"};
-    static const uint64_t spaces[] = {CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWIPC, CLONE_NEWUTS, CLONE_NEWCGROUP};
+    static const uint64_t spaces[] = {CLONE_NEWNS,  CLONE_NEWUSER, CLONE_NEWPID,   CLONE_NEWNET,
+                                      CLONE_NEWIPC, CLONE_NEWUTS,  CLONE_NEWCGROUP};
 
     for (enum seccomp_arch arch = SECCOMP_ARCH_X86_64; arch <= SECCOMP_ARCH_AARCH64; arch++)
         for (int nest = 0; nest < 2; nest++) {

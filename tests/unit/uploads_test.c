@@ -62,7 +62,12 @@ static int close_all(void **state)
     core_free(core);
     store_close(store);
     loop_free(loop);
-    static const char *const left[] = {"control/state.db", "control/state.db-wal", "control/state.db-shm", "control/uploads", "control", ""};
+    static const char *const left[] = {"control/state.db",
+                                       "control/state.db-wal",
+                                       "control/state.db-shm",
+                                       "control/uploads",
+                                       "control",
+                                       ""};
     for (size_t i = 0; i < array_len(left); i++) {
         (void)snprintf(command, sizeof command, "%s/%s", dir, left[i]);
         (void)remove(command);

@@ -123,9 +123,10 @@ static void on_checked(void *ctx, const char *etag, const struct err *e)
         fail(t, e);
         return;
     }
-    auto_free char *text = mem_printf("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<CompleteMultipartUploadResult><ETag>\"%s\"</ETag>"
-                                      "</CompleteMultipartUploadResult>\n",
-                                      etag);
+    auto_free char *text = mem_printf(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<CompleteMultipartUploadResult><ETag>\"%s\"</ETag>"
+        "</CompleteMultipartUploadResult>\n",
+        etag);
     http_respond_all(t->st, 200, "application/xml", text, strlen(text));
 }
 
@@ -153,7 +154,10 @@ static void on_writable(struct http_stream *st, void *ctx)
     send_file(ctx);
 }
 
-static const struct http_ops ops = {.on_body = on_body, .on_body_end = on_body_end, .on_writable = on_writable, .on_close = on_close};
+static const struct http_ops ops = {.on_body = on_body,
+                                    .on_body_end = on_body_end,
+                                    .on_writable = on_writable,
+                                    .on_close = on_close};
 
 /* --- methods --------------------------------------------------------------------------------------------- */
 

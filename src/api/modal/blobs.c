@@ -20,7 +20,8 @@
 
 /* --- URLs -------------------------------------------------------------------------------------------- */
 
-static int sign(const struct modal *m, const char *method, const char *id, int part, int64_t expires_s, char ret_hex[SHA256_HEX_SIZE])
+static int sign(const struct modal *m, const char *method, const char *id, int part,
+                int64_t expires_s, char ret_hex[SHA256_HEX_SIZE])
 {
     auto_free char *text = mem_printf("%s\n%s\n%d\n%" PRId64, method, id, part, expires_s);
     uint8_t sum[NET_SHA256_SIZE];

@@ -1,8 +1,8 @@
 /*
  * blobs.h - the side channel of blobs: signed URLs on our own server, and what answers them
  *
- * A URL names method, blob, part and the second until which it holds, and is signed with a key of data_dir/control. Whoever has it
- * needs no token: clients send none there.
+ * A URL names method, blob, part and the second until which it holds, and is signed with a key of data_dir/control. Whoever
+ * has it needs no token: clients send none there.
  */
 #ifndef QS_API_MODAL_BLOBS_H
 #define QS_API_MODAL_BLOBS_H

@@ -84,7 +84,8 @@ static void put_entry(const struct follow *f, struct buf *out)
     }
 }
 
-static void send_batch(struct follow *f, const struct source *s, Modal__Client__FileDescriptor fd, const struct buf *text, bool is_end)
+static void send_batch(struct follow *f, const struct source *s, Modal__Client__FileDescriptor fd,
+                       const struct buf *text, bool is_end)
 {
     M(TaskLogsBatch) m = MODAL__CLIENT__TASK_LOGS_BATCH__INIT;
     M(TaskLogs) item, *items[] = {&item};

@@ -2,7 +2,8 @@
  * follow.h - live output of entry points, of one sandbox or of all of an app, as batches of log texts
  *
  * An entry id says what was sent, so a client that comes back with it gets everything else once. Of one stream it is the offset
- * of the next byte, or the number of the system stream's last line; else it is "<sandbox>:<stdout>:<stderr>:<system>;" for each sandbox.
+ * of the next byte, or the number of the system stream's last line; else it is "<sandbox>:<stdout>:<stderr>:<system>;" for
+ * each sandbox.
  */
 #ifndef QS_API_MODAL_FOLLOW_H
 #define QS_API_MODAL_FOLLOW_H

@@ -1,9 +1,9 @@
 /*
  * image_build.c - definitions of images: found, pulled or built
  *
- * A definition that comes down to an image that is here is answered with its id at once. Any other is a build, an operation; the id
- * that its image will have is the answer, and ImageJoinStreaming follows it. The same definition is the same image as long as
- * that is there. What fails is a failed build, not an error of the call: that is where clients show it.
+ * A definition that comes down to an image that is here is answered with its id at once. Any other is a build, an operation;
+ * the id that its image will have is the answer, and ImageJoinStreaming follows it. The same definition is the same image as
+ * long as that is there. What fails is a failed build, not an error of the call: that is where clients show it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,7 @@
 
 #define STATUS(name) MODAL__CLIENT__GENERIC_RESULT__GENERIC_STATUS__GENERIC_STATUS_##name
 
-/* --- answers ------------------------------------------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 static void answer_image(struct mcall *c, const struct image_row *row)
 {
@@ -64,7 +64,7 @@ static void answer_pending(struct mcall *c, const char *image)
     m_reply(c, &rs.base);
 }
 
-/* --- the definition ------------------------------------------------------------------------------------------------------------- */
+/* --- the definition --------------------------------------------------------------------------- */
 
 struct order {
     struct mcall *call;                 /* NULL once the client has gone */
@@ -90,8 +90,9 @@ static void order_free(struct order *o)
 /* Secrets count by what is in them, as clients make new ones for every run; keyed, so that the hash tells nothing about them. */
 static int add_secret_values(const struct order *o, struct sha256 *s, struct err *e)
 {
-    auto_secret_values *auth = json_pack("{s:s?, s:s?, s:s?, s:s?}", "user", o->auth.user, "password", o->auth.password, "session",
-                                         o->auth.session, "region", o->auth.region);
+    auto_secret_values *auth =
+        json_pack("{s:s?, s:s?, s:s?, s:s?}", "user", o->auth.user, "password", o->auth.password,
+                  "session", o->auth.session, "region", o->auth.region);
     auto_json *all = json_pack("{s:O, s:O}", "secrets", o->secrets, "auth", auth);
     auto_free char *text = js_text(all, true);
     uint8_t sum[NET_SHA256_SIZE];
@@ -190,16 +191,22 @@ static int read_order(struct mcall *c, const M(ImageGetOrCreateRequest) *rq, con
     const M(Image) *image = rq->image;
 
     if (image->build_function != NULL)
-        return err_set(e, ERR_UNSUPPORTED, "run_function: builds here run no functions of Python; do the same with run_commands, and files by "
-                       "add_local_file and add_local_dir with copy=True");
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "run_function: builds here run no functions of Python; do the same with run_commands, and files by "
+            "add_local_file and add_local_dir with copy=True");
     if (image->n_volume_mounts > 0)
-        return err_set(e, ERR_UNSUPPORTED, "volumes (%.60s): no volume is mounted in builds here; RUN --mount=type=cache keeps a directory from "
-                       "build to build", m_text(image->volume_mounts[0]->mount_path));
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "volumes (%.60s): no volume is mounted in builds here; RUN --mount=type=cache keeps a directory from "
+            "build to build",
+            m_text(image->volume_mounts[0]->mount_path));
     const M(GPUConfig) *gpu = image->gpu_config;
     if (gpu != NULL && ((gpu->has_type && gpu->type != 0) || gpu->count > 0 || m_text(gpu->gpu_type)[0] != '\0'))
         return err_set(e, ERR_UNSUPPORTED, "gpu: a build here has no GPUs; leave it out if the commands do not need one");
     o->no_cache = rq->force_build || rq->ignore_cache;
-    if (add_bases(c, image, ref, o, e) < 0 || add_secrets(c, image, o, e) < 0 || add_registry(c, image->image_registry_config, o, e) < 0)
+    if (add_bases(c, image, ref, o, e) < 0 || add_secrets(c, image, o, e) < 0 ||
+        add_registry(c, image->image_registry_config, o, e) < 0)
         return -1;
     for (size_t i = 0; i < image->n_dockerfile_commands; i++) {
         if (o->base_stands_in && image_def_is_tuning(image->dockerfile_commands[i]))
@@ -210,7 +217,7 @@ static int read_order(struct mcall *c, const M(ImageGetOrCreateRequest) *rq, con
     return o->dockerfile.failed ? err_set(e, ERR_TOO_LARGE, "the definition has more than %u bytes", DF_TEXT_MAX) : 0;
 }
 
-/* --- the build ------------------------------------------------------------------------------------------------------------------ */
+/* --- the build -------------------------------------------------------------------------------- */
 
 static void on_gone(struct mcall *c)
 {
@@ -293,11 +300,13 @@ static void build(struct mcall *c, const M(ImageGetOrCreateRequest) *rq, const s
     c->user = o;
     c->on_gone = on_gone;
     char *mounts[] = {rq->image->context_mount_id};
-    mounts_make_context(c->m, mounts, m_text(mounts[0])[0] != '\0' ? 1 : 0, rq->image->context_files, rq->image->n_context_files, start, o);
+    mounts_make_context(c->m, mounts, m_text(mounts[0])[0] != '\0' ? 1 : 0,
+                        rq->image->context_files, rq->image->n_context_files, start, o);
 }
 
 /* 0 = it is an image that is here, 1 = it is to be built or pulled, -1. */
-static int find(struct mcall *c, const M(ImageGetOrCreateRequest) *rq, struct image_def *def, struct image_row *row, struct err *e)
+static int find(struct mcall *c, const M(ImageGetOrCreateRequest) * rq, struct image_def *def,
+                struct image_row *row, struct err *e)
 {
     const M(Image) *image = rq->image;
     struct err local = {0};

@@ -1,8 +1,8 @@
 /*
  * image_join.c - following the build of an image: its log, then how it ended
  *
- * Entry ids are numbers of log lines, so a client that comes back gets each line once. Of a finished image the log is shown if it is
- * asked for.
+ * Entry ids are numbers of log lines, so a client that comes back gets each line once. Of a finished image the log is shown
+ * if it is asked for.
  */
 #include <stdio.h>
 #include <string.h>
@@ -86,9 +86,12 @@ static void send_result(struct join *j, const struct operation_row *operation)
     } else {
         bool cancelled = operation->state == OPERATION_CANCELLED;
         result.status = cancelled ? STATUS(TERMINATED) : STATUS(FAILURE);
-        (void)store_operation_lines(m_store(c), operation->id, j->after > TAIL_LINES ? j->after - TAIL_LINES : 0, TAIL_LINES, add_tail,
-                                    &j->tail, &e);
-        (void)buf_adds(&j->tail, operation->error != NULL && operation->error[0] != '\0' ? operation->error : "the image was removed");
+        (void)store_operation_lines(m_store(c), operation->id,
+                                    j->after > TAIL_LINES ? j->after - TAIL_LINES : 0, TAIL_LINES,
+                                    add_tail, &j->tail, &e);
+        (void)buf_adds(&j->tail, operation->error != NULL && operation->error[0] != '\0'
+                                     ? operation->error
+                                     : "the image was removed");
         result.exception = STR(buf_str(&j->tail));
     }
     (void)snprintf(entry, sizeof entry, "%lld", (long long)j->after + 1);

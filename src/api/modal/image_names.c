@@ -1,8 +1,8 @@
 /*
  * image_names.c - names of images: publishing, finding, listing, what they stood for before, deleting
  *
- * A name is "name:tag"; the tag latest is not spelled in the store. Names of environments other than the default one have "environment/"
- * before them.
+ * A name is "name:tag"; the tag latest is not spelled in the store. Names of environments other than the default one have
+ * "environment/" before them.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@
 #define PAGE_USUAL 100
 
 /* The prefix before the last slash is "environment" or "workspace/environment". */
-static int name_of(struct mcall *c, const char *tag, const char *environment, struct environment_row *env, char out[IMAGE_REF_MAX],
-                   struct err *e)
+static int name_of(struct mcall *c, const char *tag, const char *environment,
+                   struct environment_row *env, char out[IMAGE_REF_MAX], struct err *e)
 {
     char prefix[IMAGE_REF_MAX];
     const char *slash = strrchr(tag, '/');
@@ -153,7 +153,8 @@ static void add_tag(void *ctx, const struct image_name_row *r)
         return;                         /* the next page begins after `last` */
     l->seen++;
     (void)snprintf(l->last, sizeof l->last, "%s", r->name);
-    if (n != strlen(l->environment) || strncmp(r->name, l->environment, n) != 0 || (l->image[0] != '\0' && strcmp(l->image, r->image) != 0))
+    if (n != strlen(l->environment) || strncmp(r->name, l->environment, n) != 0 ||
+        (l->image[0] != '\0' && strcmp(l->image, r->image) != 0))
         return;
     struct tag *t = &l->tags[l->n];
     const char *name = slash != NULL ? slash + 1 : r->name;

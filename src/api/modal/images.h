@@ -23,11 +23,11 @@ json_t *mount_files(struct modal *m, const char *id, struct err *e);
 /* Forgets what nobody used for a while. */
 void mounts_sweep(struct modal *m);
 
-/* mount_context.c: the files of mounts and those of a definition as a build context. `fn` gets its layer (NULL = no files were asked
- * for) or the error. */
+/* mount_context.c: the files of mounts and those of a definition as a build context. `fn` gets its layer (NULL = no files
+ * were asked for) or the error. */
 typedef void (*context_fn)(void *ctx, const char *layer, const struct err *e);
-void mounts_make_context(struct modal *m, char *const *ids, size_t nids, M(ImageContextFile) *const *files, size_t n, context_fn fn,
-                         void *ctx);
+void mounts_make_context(struct modal *m, char *const *ids, size_t nids,
+                         M(ImageContextFile) *const *files, size_t n, context_fn fn, void *ctx);
 
 /* mounted.c: an image with mounts laid over it, as an image of its own; the same one for the same files. */
 typedef void (*mounted_fn)(void *ctx, const char *image, const struct err *e);

@@ -204,8 +204,8 @@ static json_t *merge(struct modal *m, char *const *ids, size_t n, struct err *e)
     return all;
 }
 
-void mounts_make_context(struct modal *m, char *const *ids, size_t nids, M(ImageContextFile) *const *files, size_t n, context_fn fn,
-                         void *ctx)
+void mounts_make_context(struct modal *m, char *const *ids, size_t nids,
+                         M(ImageContextFile) *const *files, size_t n, context_fn fn, void *ctx)
 {
     static const char zeros[BLOCK];
     const struct image_config cfg = {.is_context = true};

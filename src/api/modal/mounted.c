@@ -2,7 +2,8 @@
  * mounted.c - images with a client's files laid over them
  *
  * Files that are not copied into an image come with the creation of a sandbox. They become a layer on top of the image's, by the
- * builder, and the result is found again by the image and the mounts it was made of. It is forgotten when no sandbox used it for a while.
+ * builder, and the result is found again by the image and the mounts it was made of. It is forgotten when no sandbox used it
+ * for a while.
  */
 #include <stdio.h>
 #include <string.h>
@@ -56,7 +57,9 @@ static void on_news(void *ctx, const struct operation_view *view, const struct e
     } else if (view->row.state == OPERATION_SUCCEEDED) {
         finish(x, NULL);
     } else {
-        (void)err_set(&local, ERR_CONFLICT, "the files of the mounts could not be laid over the image: %s", m_text(view->row.error));
+        (void)err_set(&local, ERR_CONFLICT,
+                      "the files of the mounts could not be laid over the image: %s",
+                      m_text(view->row.error));
         finish(x, &local);
     }
 }
@@ -74,8 +77,13 @@ static void on_context(void *ctx, const char *layer, const struct err *cause)
     auto_json *bases = json_pack("{s:s}", "base", x->base);
     struct err e = {0};
     const struct build_spec spec = {
-        .kind = "image.mount", .dockerfile = dockerfile, .dockerfile_len = sizeof dockerfile - 1, .context = layer, .image = x->row.image,
-        .bases = bases, .whole_context = true,
+        .kind = "image.mount",
+        .dockerfile = dockerfile,
+        .dockerfile_len = sizeof dockerfile - 1,
+        .context = layer,
+        .image = x->row.image,
+        .bases = bases,
+        .whole_context = true,
     };
 
     if (cause != NULL) {
@@ -162,7 +170,8 @@ void mounted_sweep(struct modal *m)
     struct old o = {.n = 0};
     struct err e = {0};
 
-    if (store_definition_old(s, PREFIX, before_us, SWEEP_MOST, add_old, &o, &e) < 0 || store_definition_expire(s, before_us, &e) < 0)
+    if (store_definition_old(s, PREFIX, before_us, SWEEP_MOST, add_old, &o, &e) < 0 ||
+        store_definition_expire(s, before_us, &e) < 0)
         log_warn("mounted.sweep", "cause=\"%s\"", e.message);
     for (size_t i = 0; i < o.n; i++) {
         if (image_remove(m->core, o.image[i], &e) < 0 && e.code != ERR_NOT_FOUND)

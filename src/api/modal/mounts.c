@@ -2,7 +2,8 @@
  * mounts.c - sets of a client's files
  *
  * Contents are files of core/files.h; a mount is a list of paths, hashes and modes. Its id comes from what is in it, so the same
- * files are the same mount, and what is built of them is found again. One without a name is forgotten when it was not used for a while.
+ * files are the same mount, and what is built of them is found again. One without a name is forgotten when it was not used
+ * for a while.
  */
 #include <stdio.h>
 #include <string.h>
@@ -136,7 +137,8 @@ static json_t *list_files(struct mcall *c, const M(MountGetOrCreateRequest) *rq,
     return store_commit(m_store(c), e) == 0 ? take_ptr(&files) : NULL;
 }
 
-static void make_id(const char *environment, const char *name, const char *files, char ret_id[ID_SIZE], char ret_hex[SHA256_HEX_SIZE])
+static void make_id(const char *environment, const char *name, const char *files,
+                    char ret_id[ID_SIZE], char ret_hex[SHA256_HEX_SIZE])
 {
     static const char alphabet[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     uint8_t sum[SHA256_SIZE];
@@ -161,8 +163,9 @@ static int make(struct mcall *c, const M(MountGetOrCreateRequest) *rq, const cha
     const char *name = m_text(rq->deployment_name);
     char other[ID_SIZE];
 
-    if (rq->object_creation_type == MODAL__CLIENT__OBJECT_CREATION_TYPE__OBJECT_CREATION_TYPE_CREATE_FAIL_IF_EXISTS && name[0] != '\0' &&
-        store_mount_by_name(m_store(c), environment, name, other, NULL) == 0)
+    if (rq->object_creation_type ==
+            MODAL__CLIENT__OBJECT_CREATION_TYPE__OBJECT_CREATION_TYPE_CREATE_FAIL_IF_EXISTS &&
+        name[0] != '\0' && store_mount_by_name(m_store(c), environment, name, other, NULL) == 0)
         return err_set(e, ERR_EXISTS, "Mount '%.100s' already exists", name);
     auto_json *files = list_files(c, rq, e);
     if (files == NULL)
@@ -182,11 +185,16 @@ static int find_named(struct mcall *c, const char *environment, const char *name
     if (r == 0 || e->code != ERR_NOT_FOUND)
         return r;
     if (strncmp(name, "modal-client-mount", 18) == 0)
-        return err_set(e, ERR_NOT_FOUND, "Mount '%.60s' not found: this server runs no functions, in builds (run_function) neither; do the same "
-                       "with run_commands", name);
+        return err_set(
+            e, ERR_NOT_FOUND,
+            "Mount '%.60s' not found: this server runs no functions, in builds (run_function) neither; do the same "
+            "with run_commands",
+            name);
     if (strncmp(name, "python-build-standalone", 23) == 0)
-        return err_set(e, ERR_NOT_FOUND, "Mount '%.80s' not found: this server has no Pythons for add_python; begin with an image that has one",
-                       name);
+        return err_set(
+            e, ERR_NOT_FOUND,
+            "Mount '%.80s' not found: this server has no Pythons for add_python; begin with an image that has one",
+            name);
     return r;
 }
 

@@ -61,7 +61,8 @@ static int check(const M(Sandbox) *d, struct err *e)
     if (d->outbound_policy != NULL && d->experimental_outbound_policy != NULL)
         return err_param(e, ERR_INVALID, "outbound_policy", "outbound_policy cannot be used with experimental_outbound_policy");
     if (d->outbound_policy != NULL && (is_blocked(d) || (n != NULL && n->network_access_type == ALLOWLIST)))
-        return err_param(e, ERR_INVALID, "outbound_policy", "outbound_policy cannot be used with a network access other than OPEN");
+        return err_param(e, ERR_INVALID, "outbound_policy",
+                         "outbound_policy cannot be used with a network access other than OPEN");
     if (d->experimental_outbound_policy != NULL && is_blocked(d))
         return err_param(e, ERR_INVALID, "outbound_policy",
                          "experimental_outbound_policy cannot be used when block_network is enabled");

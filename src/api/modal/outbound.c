@@ -1,8 +1,8 @@
 /*
  * outbound.c - Modal's outbound policies as rules
  *
- * The first route that matches decides, as the first of our rules does. A route without a redirect lets its traffic go where it wants
- * to, one that blocks denies it; the last one, of kind `any`, is for what no other matches.
+ * The first route that matches decides, as the first of our rules does. A route without a redirect lets its traffic go where
+ * it wants to, one that blocks denies it; the last one, of kind `any`, is for what no other matches.
  */
 #include "api/modal/outbound.h"
 
@@ -38,8 +38,8 @@ static int wrong(const struct route *r, const char *field, struct err *e, const 
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return err_param(e, ERR_INVALID, PARAM, "outbound_policy.routes[%zu].%s%s%s: %s", r->number, r->kind, field[0] != '\0' ? "." : "",
-                     field, text);
+    return err_param(e, ERR_INVALID, PARAM, "outbound_policy.routes[%zu].%s%s%s: %s", r->number,
+                     r->kind, field[0] != '\0' ? "." : "", field, text);
 }
 
 static int read_redirect(struct route *r, struct err *e)

@@ -251,14 +251,18 @@ static int read_times(const M(Sandbox) *d, struct sandbox_spec *s, struct err *e
 
 static void read_ports(const M(Sandbox) *d, struct sandbox_def *out)
 {
-    const M(PortSpecs) *ports = d->open_ports_oneof_case == MODAL__CLIENT__SANDBOX__OPEN_PORTS_ONEOF_OPEN_PORTS ? d->open_ports : NULL;
+    const M(PortSpecs) *ports =
+        d->open_ports_oneof_case == MODAL__CLIENT__SANDBOX__OPEN_PORTS_ONEOF_OPEN_PORTS
+            ? d->open_ports
+            : NULL;
 
     out->ports = json_array();
     for (size_t i = 0; ports != NULL && i < ports->n_ports; i++) {
         const M(PortSpec) *p = ports->ports[i];
-        (void)json_array_append_new(out->ports,
-                                    json_pack("{s:I, s:b, s:b}", "port", (json_int_t)p->port, "h2",
-                                              p->tunnel_type == MODAL__CLIENT__TUNNEL_TYPE__TUNNEL_TYPE_H2, "raw", p->unencrypted != 0));
+        (void)json_array_append_new(
+            out->ports, json_pack("{s:I, s:b, s:b}", "port", (json_int_t)p->port, "h2",
+                                  p->tunnel_type == MODAL__CLIENT__TUNNEL_TYPE__TUNNEL_TYPE_H2,
+                                  "raw", p->unencrypted != 0));
     }
     /* An empty list is none on the wire: everybody may connect. */
     if (d->n_inbound_cidr_allowlist > 0)

@@ -120,8 +120,8 @@ static void create_of(const struct creation *cr, const char *image)
         if (image != NULL)
             def.spec.image = image;
         use_images_command(c, &def);
-        sandbox_create(c->m->core, &def.spec, c->token.id, m_idem_key(c), c->hash, cr->generation == MODAL_V2 ? on_created_v2 : on_created,
-                       c);
+        sandbox_create(c->m->core, &def.spec, c->token.id, m_idem_key(c), c->hash,
+                       cr->generation == MODAL_V2 ? on_created_v2 : on_created, c);
     }
     sandbox_def_done(&def);
 }

@@ -1,8 +1,8 @@
 /*
  * image_export.c - image.export: the archive goes out as it is made
  *
- * The head waits for the first bytes, so that an image which cannot be read gets its status. What fails later breaks the response off: a body
- * that ends is whole.
+ * The head waits for the first bytes, so that an image which cannot be read gets its status. What fails later breaks the
+ * response off: a body that ends is whole.
  */
 #include <string.h>
 

@@ -105,8 +105,8 @@ static json_t *context_json(const struct image_row *image)
 {
     auto_json *layers = stored(image->layers, json_array());
 
-    return json_pack("{s:O, s:I, s:I}", "context", json_array_get(layers, 0), "size_bytes", (json_int_t)image->size_bytes, "files",
-                     (json_int_t)image->files);
+    return json_pack("{s:O, s:I, s:I}", "context", json_array_get(layers, 0), "size_bytes",
+                     (json_int_t)image->size_bytes, "files", (json_int_t)image->files);
 }
 
 static void on_imported(void *ctx, const struct image_row *image, const struct err *e)
@@ -221,8 +221,10 @@ static void add_layer(void *ctx, const struct layer_row *r)
 {
     struct layer_list *l = ctx;
 
-    (void)json_array_append_new(l->items, json_pack("{s:s, s:I, s:I, s:I}", "layer", r->layer, "bytes", (json_int_t)r->bytes, "files",
-                                                    (json_int_t)r->files, "images", (json_int_t)r->images));
+    (void)json_array_append_new(l->items,
+                                json_pack("{s:s, s:I, s:I, s:I}", "layer", r->layer, "bytes",
+                                          (json_int_t)r->bytes, "files", (json_int_t)r->files,
+                                          "images", (json_int_t)r->images));
     l->shared_bytes += r->images > 1 ? r->bytes : 0;
 }
 
@@ -324,9 +326,11 @@ static void on_verified(struct call *c, void *state, const ProtobufCMessage *rep
     json_t *items = json_array();
     for (size_t i = 0; i < rs->n_verdicts; i++) {
         const Quicksand__Node__LayerVerdict *v = rs->verdicts[i];
-        (void)json_array_append_new(items, json_pack("{s:s, s:s, s:o}", "layer", v->layer, "state",
-                                                     v->state < array_len(states) ? states[v->state] : "unknown", "message",
-                                                     js_string_or_null(v->message != NULL && *v->message != '\0' ? v->message : NULL)));
+        (void)json_array_append_new(
+            items, json_pack("{s:s, s:s, s:o}", "layer", v->layer, "state",
+                             v->state < array_len(states) ? states[v->state] : "unknown", "message",
+                             js_string_or_null(
+                                 v->message != NULL && *v->message != '\0' ? v->message : NULL)));
         is_whole = is_whole && v->state != 1 && v->state != 2;
     }
     call_reply(c, 200, json_pack("{s:b, s:o}", "whole", is_whole, "layers", items));
@@ -414,8 +418,9 @@ static void add_cache(void *ctx, const char *id, int64_t bytes, int64_t used_us)
     struct cache_list *l = ctx;
 
     if (l->before_us == 0 || used_us < l->before_us)
-        (void)json_array_append_new(l->items, json_pack("{s:o, s:I, s:f}", "id", js_string_lossy(id), "size_bytes", (json_int_t)bytes,
-                                                        "last_used_at", (double)used_us / 1e6));
+        (void)json_array_append_new(
+            l->items, json_pack("{s:o, s:I, s:f}", "id", js_string_lossy(id), "size_bytes",
+                                (json_int_t)bytes, "last_used_at", (double)used_us / 1e6));
 }
 
 static void list_caches(struct call *c)
@@ -471,12 +476,15 @@ static void collect(struct call *c)
     struct image_gc_result result;
     struct err e;
 
-    if (store_step_list(core_store(c->core), IMAGE_CACHE_KEY, add_cache, &l, &e) < 0 || image_gc(c->core, &spec, add_garbage, items, &result, &e) < 0) {
+    if (store_step_list(core_store(c->core), IMAGE_CACHE_KEY, add_cache, &l, &e) < 0 ||
+        image_gc(c->core, &spec, add_garbage, items, &result, &e) < 0) {
         call_fail(c, &e);
         return;
     }
-    call_reply(c, 200, json_pack("{s:b, s:O, s:O, s:I, s:I}", "dry_run", spec.dry_run, "images", items, "caches", caches, "freed_bytes",
-                                 (json_int_t)result.freed_bytes, "build_steps", (json_int_t)result.steps));
+    call_reply(c, 200,
+               json_pack("{s:b, s:O, s:O, s:I, s:I}", "dry_run", spec.dry_run, "images", items,
+                         "caches", caches, "freed_bytes", (json_int_t)result.freed_bytes,
+                         "build_steps", (json_int_t)result.steps));
 }
 
 static void set_name(struct call *c)
@@ -535,23 +543,31 @@ static const struct field pull_body[] = {
 static const struct field build_body[] = {
     {"username", FIELD_STRING, FIELD_NULLABLE, 0, 255, NULL, "for the registry of FROM; not kept"},
     {"password", FIELD_STRING, FIELD_NULLABLE, 0, 8191, NULL, "for the registry of FROM; not kept"},
-    {"dockerfile", FIELD_STRING, FIELD_REQUIRED, 1, DF_TEXT_MAX, NULL, "the text of the Dockerfile"},
-    {"context", FIELD_STRING, FIELD_NULLABLE, 64, 64, NULL, "what the upload of the files answered; each upload serves one build"},
-    {"whole_context", FIELD_BOOL, 0, 0, 0, NULL, "a .dockerignore in the context is a file like others; default false"},
-    {"name", FIELD_STRING, FIELD_NULLABLE, 1, IMAGE_REF_SIZE - 1, NULL, "name to point at the image"},
+    {"dockerfile", FIELD_STRING, FIELD_REQUIRED, 1, DF_TEXT_MAX, NULL,
+     "the text of the Dockerfile"},
+    {"context", FIELD_STRING, FIELD_NULLABLE, 64, 64, NULL,
+     "what the upload of the files answered; each upload serves one build"},
+    {"whole_context", FIELD_BOOL, 0, 0, 0, NULL,
+     "a .dockerignore in the context is a file like others; default false"},
+    {"name", FIELD_STRING, FIELD_NULLABLE, 1, IMAGE_REF_SIZE - 1, NULL,
+     "name to point at the image"},
     {"target", FIELD_STRING, FIELD_NULLABLE, 1, 128, NULL, "stage to build; default the last"},
     {"args", FIELD_STRING_MAP, 0, 0, 0, NULL, "values of ARG"},
     {"labels", FIELD_STRING_MAP, 0, 0, 0, NULL, "labels of the image"},
-    {"secrets", FIELD_STRING_MAP, 0, 0, 0, NULL, "for RUN --mount=type=secret, by id; in no layer, cache key or log"},
+    {"secrets", FIELD_STRING_MAP, 0, 0, 0, NULL,
+     "for RUN --mount=type=secret, by id; in no layer, cache key or log"},
     {"credentials", FIELD_STRING_MAP, 0, 0, 0, NULL, CREDENTIALS},
     {"auths", FIELD_JSON, FIELD_NULLABLE, 0, 0, NULL, AUTHS},
     {"network", FIELD_JSON, FIELD_NULLABLE, 0, 0, NULL,
      "what RUN may reach: \"block\", \"open\" (public addresses), or a policy; default build_network of the configuration"},
     {"no_cache", FIELD_BOOL, 0, 0, 0, NULL, "run every step; default false"},
     {"refresh", FIELD_BOOL, 0, 0, 0, NULL, "resolve the tags of FROM again; default false"},
-    {"step_timeout_s", FIELD_NUMBER, FIELD_NULLABLE, 1, 24 * 3600, NULL, "longest time of one RUN; default 3600"},
-    {"memory_mb", FIELD_INT, FIELD_NULLABLE, LIMIT_MEMORY_MB_MIN, LIMIT_MEMORY_MB_MAX, NULL, "memory of a RUN"},
-    {"disk_mb", FIELD_INT, FIELD_NULLABLE, 1, LIMIT_DISK_MB_MAX, NULL, "what a RUN may write; default 16384, or the daemon's"},
+    {"step_timeout_s", FIELD_NUMBER, FIELD_NULLABLE, 1, 24 * 3600, NULL,
+     "longest time of one RUN; default 3600"},
+    {"memory_mb", FIELD_INT, FIELD_NULLABLE, LIMIT_MEMORY_MB_MIN, LIMIT_MEMORY_MB_MAX, NULL,
+     "memory of a RUN"},
+    {"disk_mb", FIELD_INT, FIELD_NULLABLE, 1, LIMIT_DISK_MB_MAX, NULL,
+     "what a RUN may write; default 16384, or the daemon's"},
     {"cpu", FIELD_NUMBER, FIELD_NULLABLE, 0.01, 1024, NULL, "processors of a RUN"},
 };
 static const struct field gc_body[] = {
@@ -568,26 +584,29 @@ const struct op rest_image_ops[] = {
      array_len(list_query), NULL, 0, 200, list},
     {"image.get", "GET", "/v1/images/{id}", "image:read", 0, "An image, by id or name", NULL, 0,
      NULL, 0, 200, get},
-    {"image.export", "GET", "/v1/images/{id}/export", "image:read", OP_STREAM, "An image as a tar of an OCI layout", export_query,
-     array_len(export_query), NULL, 0, 200, image_export_get},
-    {"image.verify", "POST", "/v1/images/{id}/verify", "image:read", 0, "Read all layers of an image: are they what was unpacked?", NULL, 0,
-     NULL, 0, 200, verify},
+    {"image.export", "GET", "/v1/images/{id}/export", "image:read", OP_STREAM,
+     "An image as a tar of an OCI layout", export_query, array_len(export_query), NULL, 0, 200,
+     image_export_get},
+    {"image.verify", "POST", "/v1/images/{id}/verify", "image:read", 0,
+     "Read all layers of an image: are they what was unpacked?", NULL, 0, NULL, 0, 200, verify},
     {"image.delete", "DELETE", "/v1/images/{id}", "image:write", 0, "Remove an image and its names",
      NULL, 0, NULL, 0, 204, delete},
     {"image.name", "PUT", "/v1/images/names/{name}", "image:write", 0, "Point a name at an image",
      NULL, 0, name_body, array_len(name_body), 200, set_name},
-    {"image.unname", "DELETE", "/v1/images/names/{name}", "image:write", 0, "Remove a name; the image stays", NULL, 0, NULL, 0, 204,
-     remove_name},
-    {"image.pull", "POST", "/v1/images:pull", "image:write", 0, "Pull an image from a registry", NULL, 0, pull_body,
-     array_len(pull_body), 202, pull},
-    {"build.context", "POST", "/v1/builds/contexts", "image:write", OP_RAW_BODY, "Upload the files of a build as a tar", NULL, 0, NULL, 0,
-     201, upload_context},
-    {"build.create", "POST", "/v1/builds", "image:write", 0, "Build an image out of a Dockerfile", NULL, 0, build_body,
-     array_len(build_body), 202, build},
-    {"build.caches", "GET", "/v1/builds/caches", "image:read", 0, "List the caches of RUN --mount=type=cache", NULL, 0, NULL, 0, 200, list_caches},
-    {"build.cache_delete", "DELETE", "/v1/builds/caches/{id}", "image:write", 0, "Remove what a cache holds", NULL, 0, NULL, 0, 204,
-     remove_cache},
-    {"image.gc", "POST", "/v1/images:gc", "image:write", 0, "Remove images and build steps that nobody uses", NULL, 0, gc_body,
-     array_len(gc_body), 200, collect},
+    {"image.unname", "DELETE", "/v1/images/names/{name}", "image:write", 0,
+     "Remove a name; the image stays", NULL, 0, NULL, 0, 204, remove_name},
+    {"image.pull", "POST", "/v1/images:pull", "image:write", 0, "Pull an image from a registry",
+     NULL, 0, pull_body, array_len(pull_body), 202, pull},
+    {"build.context", "POST", "/v1/builds/contexts", "image:write", OP_RAW_BODY,
+     "Upload the files of a build as a tar", NULL, 0, NULL, 0, 201, upload_context},
+    {"build.create", "POST", "/v1/builds", "image:write", 0, "Build an image out of a Dockerfile",
+     NULL, 0, build_body, array_len(build_body), 202, build},
+    {"build.caches", "GET", "/v1/builds/caches", "image:read", 0,
+     "List the caches of RUN --mount=type=cache", NULL, 0, NULL, 0, 200, list_caches},
+    {"build.cache_delete", "DELETE", "/v1/builds/caches/{id}", "image:write", 0,
+     "Remove what a cache holds", NULL, 0, NULL, 0, 204, remove_cache},
+    {"image.gc", "POST", "/v1/images:gc", "image:write", 0,
+     "Remove images and build steps that nobody uses", NULL, 0, gc_body, array_len(gc_body), 200,
+     collect},
 };
 const size_t rest_image_nops = array_len(rest_image_ops);

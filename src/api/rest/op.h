@@ -150,8 +150,9 @@ const struct op *rest_op(size_t i);     /* NULL past the end */
 json_t *rest_openapi(void);             /* caller owns */
 
 /* The tables. */
-extern const struct op rest_sandbox_ops[], rest_exec_ops[], rest_file_ops[], rest_image_ops[], rest_operation_ops[], rest_token_ops[],
-    rest_service_ops[], rest_port_ops[], rest_pass_ops[], rest_network_ops[], rest_policy_ops[], rest_ready_ops[], rest_secret_ops[];
+extern const struct op rest_sandbox_ops[], rest_exec_ops[], rest_file_ops[], rest_image_ops[],
+    rest_operation_ops[], rest_token_ops[], rest_service_ops[], rest_port_ops[], rest_pass_ops[],
+    rest_network_ops[], rest_policy_ops[], rest_ready_ops[], rest_secret_ops[];
 extern const size_t rest_sandbox_nops, rest_exec_nops, rest_file_nops, rest_image_nops, rest_operation_nops, rest_token_nops,
     rest_service_nops, rest_port_nops, rest_pass_nops, rest_network_nops, rest_policy_nops, rest_ready_nops, rest_secret_nops;
 

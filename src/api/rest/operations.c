@@ -33,7 +33,9 @@ json_t *operation_json(const struct operation_view *view)
     (void)json_object_set_new(o, "result", r->state == OPERATION_SUCCEEDED ? parsed(r->result) : json_null());
     (void)json_object_set_new(o, "progress", view->progress != NULL ? json_incref(view->progress) : json_null());
     if (r->error_code[0] != '\0')
-        (void)json_object_set_new(o, "error", json_pack("{s:s, s:s}", "code", r->error_code, "message", r->error != NULL ? r->error : ""));
+        (void)json_object_set_new(o, "error",
+                                  json_pack("{s:s, s:s}", "code", r->error_code, "message",
+                                            r->error != NULL ? r->error : ""));
     else
         (void)json_object_set_new(o, "error", json_null());
     return o;
@@ -177,12 +179,14 @@ static const struct field log_query[] = {
 };
 
 const struct op rest_operation_ops[] = {
-    {"operation.list", "GET", "/v1/operations", "image:read", 0, "List operations, newest first", list_query, array_len(list_query), NULL,
-     0, 200, list},
-    {"operation.get", "GET", "/v1/operations/{id}", "image:read", 0, "An operation, or wait for its end", get_query,
-     array_len(get_query), NULL, 0, 200, get},
-    {"operation.log", "GET", "/v1/operations/{id}/log", "image:read", 0, "Lines of its log, or wait for the next", log_query,
-     array_len(log_query), NULL, 0, 200, get_log},
-    {"operation.cancel", "POST", "/v1/operations/{id}/cancel", "image:write", 0, "End it early", NULL, 0, NULL, 0, 202, cancel},
+    {"operation.list", "GET", "/v1/operations", "image:read", 0, "List operations, newest first",
+     list_query, array_len(list_query), NULL, 0, 200, list},
+    {"operation.get", "GET", "/v1/operations/{id}", "image:read", 0,
+     "An operation, or wait for its end", get_query, array_len(get_query), NULL, 0, 200, get},
+    {"operation.log", "GET", "/v1/operations/{id}/log", "image:read", 0,
+     "Lines of its log, or wait for the next", log_query, array_len(log_query), NULL, 0, 200,
+     get_log},
+    {"operation.cancel", "POST", "/v1/operations/{id}/cancel", "image:write", 0, "End it early",
+     NULL, 0, NULL, 0, 202, cancel},
 };
 const size_t rest_operation_nops = array_len(rest_operation_ops);

@@ -97,10 +97,12 @@ static const struct field make_body[] = {
 #define PASSES "/v1/sandboxes/{id}/connect-tokens"
 
 const struct op rest_pass_ops[] = {
-    {"connect_token.create", "POST", PASSES, "sandbox:write", 0, "A token for HTTP to one port; its text is shown this once", NULL, 0,
-     make_body, array_len(make_body), 201, make},
-    {"connect_token.list", "GET", PASSES, "sandbox:read", 0, "Connect tokens of a sandbox, newest first", NULL, 0, NULL, 0, 200, list},
-    {"connect_token.revoke", "DELETE", PASSES "/{token_id}", "sandbox:write", 0, "In force at once, for new requests", NULL, 0, NULL, 0,
-     204, revoke},
+    {"connect_token.create", "POST", PASSES, "sandbox:write", 0,
+     "A token for HTTP to one port; its text is shown this once", NULL, 0, make_body,
+     array_len(make_body), 201, make},
+    {"connect_token.list", "GET", PASSES, "sandbox:read", 0,
+     "Connect tokens of a sandbox, newest first", NULL, 0, NULL, 0, 200, list},
+    {"connect_token.revoke", "DELETE", PASSES "/{token_id}", "sandbox:write", 0,
+     "In force at once, for new requests", NULL, 0, NULL, 0, 204, revoke},
 };
 const size_t rest_pass_nops = array_len(rest_pass_ops);

@@ -21,8 +21,12 @@ static json_t *port_json(const struct call *c, const Quicksand__Node__Tunnel *t)
     auto_free char *path_url = mem_printf("%s/t/%s/%u/", shared, call_param(c, "id"), t->port);
 
     return json_pack("{s:i, s:s, s:s, s:i, s:o, s:s, s:s}", "port", (int)t->port, "kind",
-                     t->raw_port != 0 ? "raw" : t->h2 ? "h2" : "tls", "host", t->host != NULL && t->host[0] != '\0' ? t->host : any,
-                     "tls_port", (int)t->tls_port, "raw_port", t->raw_port != 0 ? json_integer(t->raw_port) : json_null(), "url", url,
+                     t->raw_port != 0 ? "raw"
+                     : t->h2          ? "h2"
+                                      : "tls",
+                     "host", t->host != NULL && t->host[0] != '\0' ? t->host : any, "tls_port",
+                     (int)t->tls_port, "raw_port",
+                     t->raw_port != 0 ? json_integer(t->raw_port) : json_null(), "url", url,
                      "path_url", path_url);
 }
 
@@ -48,7 +52,9 @@ static int read_item(const json_t *item, size_t i, json_t *out, struct err *e)
         else if (strcmp(key, "host") == 0 && json_is_string(value))
             json_object_set(out, "host", value);
         else
-            return err_param(e, ERR_INVALID, "ports", "item %zu of ports has '%.40s', but takes the number port, kind and host", i, key);
+            return err_param(
+                e, ERR_INVALID, "ports",
+                "item %zu of ports has '%.40s', but takes the number port, kind and host", i, key);
     }
     if (strcmp(kind, "tls") != 0 && strcmp(kind, "h2") != 0 && strcmp(kind, "raw") != 0)
         return err_param(e, ERR_INVALID, "ports", "kind of item %zu of ports is '%.40s', but must be one of tls|h2|raw", i, kind);
@@ -152,7 +158,8 @@ static void put(struct call *c)
         call_fail(c, &e);
         return;
     }
-    auto_json *ports = json_pack("[{s:I, s:b, s:b}]", "port", port, "h2", strcmp(kind, "h2") == 0, "raw", strcmp(kind, "raw") == 0);
+    auto_json *ports = json_pack("[{s:I, s:b, s:b}]", "port", port, "h2", strcmp(kind, "h2") == 0,
+                                 "raw", strcmp(kind, "raw") == 0);
     (void)json_object_set_new(json_array_get(ports, 0), "host", json_string(call_string(c, "host", "")));
     if (ports_check(ports, allow, &e) < 0) {
         call_fail(c, &e);
@@ -188,7 +195,8 @@ static const struct field put_body[] = {
      "tls (default): TLS ends at the node; h2: the same, with HTTP/2; raw: a second port without TLS too"},
     {"inbound_allow", FIELD_STRINGS, FIELD_NULLABLE, 0, LIMIT_PORT_ALLOW, NULL,
      "prefixes whose addresses alone may connect; null (default) = all"},
-    {"host", FIELD_STRING, FIELD_NULLABLE, 1, 253, NULL, "a name of its own, for which the server has a certificate in tunnel_certs"},
+    {"host", FIELD_STRING, FIELD_NULLABLE, 1, 253, NULL,
+     "a name of its own, for which the server has a certificate in tunnel_certs"},
 };
 
 #define PORTS "/v1/sandboxes/{id}/ports"

@@ -105,7 +105,9 @@ static void looked(struct call *c, void *state, const ProtobufCMessage *reply, c
         bool entry = strcmp(o->exec_id, ENTRY_EXEC_ID) == 0;
         free(o);
         if (entry && e->code == ERR_NOT_FOUND && strcmp(e->param, "exec_id") == 0) {
-            (void)err_set(&none, ERR_NOT_FOUND, "sandbox %s was made without a command, so it has no output of its own", call_param(c, "id"));
+            (void)err_set(&none, ERR_NOT_FOUND,
+                          "sandbox %s was made without a command, so it has no output of its own",
+                          call_param(c, "id"));
             err_hint(&none, "what its execs wrote is at /v1/sandboxes/{id}/execs/{exec_id}/stdout and stderr");
             e = &none;
         }

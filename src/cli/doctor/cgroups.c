@@ -43,13 +43,15 @@ static void controllers(struct doctor *d, const struct cgroup_mounts *m, int roo
         enum finding state;
         const char *fix;
     } rows[] = {
-        {"memory", m->memory, "a limit of memory is refused, and one sandbox may use all there is", FINDING_DEGRADED,
+        {"memory", m->memory, "a limit of memory is refused, and one sandbox may use all there is",
+         FINDING_DEGRADED,
          "add cgroup_enable=memory to GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub && reboot"},
         {"pids", m->pids, "no bound on processes: a fork bomb takes the host down", FINDING_MISSING,
          "boot a kernel with CONFIG_CGROUP_PIDS=y (Debian's own have it)"},
         {"cpu", m->cpu, "a limit of processor time is refused", FINDING_DEGRADED,
          "boot a kernel with CONFIG_FAIR_GROUP_SCHED=y and CONFIG_CFS_BANDWIDTH=y (Debian's own have them)"},
-        {"io", m->io, "no weight of disk traffic", FINDING_DEGRADED, "boot a kernel with CONFIG_BLK_CGROUP=y (Debian's own have it)"},
+        {"io", m->io, "no weight of disk traffic", FINDING_DEGRADED,
+         "boot a kernel with CONFIG_BLK_CGROUP=y (Debian's own have it)"},
     };
 
     for (size_t i = 0; i < array_len(rows); i++) {
@@ -120,8 +122,8 @@ static void io_weight(struct doctor *d, int root)
 }
 
 /*
- * In a container the topmost group that is to be seen is none of the hierarchy's own: it cannot have processes of its own and hand
- * controllers to groups below it, both at a time.
+ * In a container the topmost group that is to be seen is none of the hierarchy's own: it cannot have processes of its own
+ * and hand controllers to groups below it, both at a time.
  */
 static void delegation(struct doctor *d, const struct cgroup_mounts *m, int root)
 {
@@ -136,8 +138,10 @@ static void delegation(struct doctor *d, const struct cgroup_mounts *m, int root
     if (n != 0 && strstr(handed, "pids") == NULL) {
         snprintf(fix, sizeof fix, "mkdir -p %s/init; while read -r p; do echo $p >%s/init/cgroup.procs; done <%s/cgroup.procs",
                  m->v2, m->v2, m->v2);
-        doctor_bad(d, "cgroup_delegation", FINDING_MISSING, "quicksandd does not start: limits cannot be handed to groups of sandboxes",
-                   fix, "%s has processes of its own and is not the root of the host's hierarchy", m->v2);
+        doctor_bad(d, "cgroup_delegation", FINDING_MISSING,
+                   "quicksandd does not start: limits cannot be handed to groups of sandboxes", fix,
+                   "%s has processes of its own and is not the root of the host's hierarchy",
+                   m->v2);
     } else {
         doctor_ok(d, "cgroup_delegation", "%s can hand limits to groups below it", m->v2);
     }

@@ -78,8 +78,10 @@ static void kvm(struct doctor *d)
     if (r == 0 && hardware)
         doctor_ok(d, "kvm", "ran a guest");
     else if (r == 0)
-        doctor_bad(d, "kvm", FINDING_DEGRADED, VM_COST, "use a host whose processor's virtualization is passed on (nested virtualization)",
-                   "/dev/kvm runs code, but without the processor's help: common kernels do not start in it");
+        doctor_bad(
+            d, "kvm", FINDING_DEGRADED, VM_COST,
+            "use a host whose processor's virtualization is passed on (nested virtualization)",
+            "/dev/kvm runs code, but without the processor's help: common kernels do not start in it");
     else
         doctor_bad(d, "kvm", FINDING_DEGRADED, VM_COST, "modprobe kvm_intel || modprobe kvm_amd", "%s", strerror(-r));
 #else
@@ -94,7 +96,9 @@ static void gvisor(struct doctor *d)
     if (doctor_has_program("runsc", path, sizeof path))
         doctor_ok(d, "gvisor", "%s", path);
     else
-        doctor_bad(d, "gvisor", FINDING_DEGRADED, VM_COST, "apt-get install runsc (from gVisor's own repository)", "runsc is not installed");
+        doctor_bad(d, "gvisor", FINDING_DEGRADED, VM_COST,
+                   "apt-get install runsc (from gVisor's own repository)",
+                   "runsc is not installed");
 }
 
 static void fuse(struct doctor *d)

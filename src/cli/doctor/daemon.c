@@ -24,7 +24,8 @@ static void url_of(const char *listen, char *out, size_t size)
     size_t host = colon != NULL ? (size_t)(colon - listen) : 0;
     bool every = host == 0 || strncmp(listen, "0.0.0.0:", 8) == 0 || strncmp(listen, "[::]:", 5) == 0;
 
-    snprintf(out, size, "http://%.*s%s/v1/health", every ? 9 : (int)host, every ? "127.0.0.1" : listen, colon != NULL ? colon : "");
+    snprintf(out, size, "http://%.*s%s/v1/health", every ? 9 : (int)host,
+             every ? "127.0.0.1" : listen, colon != NULL ? colon : "");
 }
 
 void doctor_check_daemon(struct doctor *d)
@@ -56,7 +57,8 @@ void doctor_check_daemon(struct doctor *d)
         if (strcmp(status, "ok") == 0)
             doctor_ok(d, "daemon", "answers at %s: ok", d->conf.listen);
         else
-            doctor_bad(d, "daemon", FINDING_DEGRADED, "some calls fail", "look at its log: journalctl -u quicksand, or <data_dir>/quicksandd.log",
+            doctor_bad(d, "daemon", FINDING_DEGRADED, "some calls fail",
+                       "look at its log: journalctl -u quicksand, or <data_dir>/quicksandd.log",
                        "answers at %s: %s", d->conf.listen, status);
     }
 }

@@ -86,7 +86,8 @@ static void privileges(struct doctor *d)
     if (geteuid() == 0)
         doctor_ok(d, "privileges", "root");
     else
-        doctor_bad(d, "privileges", FINDING_MISSING, "most of what follows cannot be tried, and quicksandd must be started by root",
+        doctor_bad(d, "privileges", FINDING_MISSING,
+                   "most of what follows cannot be tried, and quicksandd must be started by root",
                    "sudo quicksand doctor", "uid %u", (unsigned)geteuid());
 }
 

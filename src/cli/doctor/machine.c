@@ -38,7 +38,8 @@ static void memory(struct doctor *d)
     }
     long long mb = kb / 1024;
     if (kb < 0)
-        doctor_bad(d, "memory", FINDING_MISSING, "creates are refused", "mount -t proc proc /proc", "/proc/meminfo cannot be read");
+        doctor_bad(d, "memory", FINDING_MISSING, "creates are refused", "mount -t proc proc /proc",
+                   "/proc/meminfo cannot be read");
     else if (mb < MEMORY_WANTED_MB)
         doctor_bad(d, "memory", mb < MEMORY_LEAST_MB ? FINDING_MISSING : FINDING_DEGRADED, "room for few sandboxes",
                    "end programs that use memory (ps -eo rss,args --sort=-rss | head), or add memory", "%lld MiB available", mb);
@@ -69,8 +70,10 @@ static void files_of_all(struct doctor *d)
     long long most = doctor_number("/proc/sys/fs/file-max");
 
     if (most >= 0 && most < FILES_HOST)
-        doctor_bad(d, "files_of_all", FINDING_DEGRADED, "one sandbox that opens all it may leaves no file for the others (ENFILE)",
-                   "sysctl -w fs.file-max=9223372036854775807, which is what systemd sets", "fs.file-max = %lld", most);
+        doctor_bad(d, "files_of_all", FINDING_DEGRADED,
+                   "one sandbox that opens all it may leaves no file for the others (ENFILE)",
+                   "sysctl -w fs.file-max=9223372036854775807, which is what systemd sets",
+                   "fs.file-max = %lld", most);
     else
         doctor_ok(d, "files_of_all", "fs.file-max = %lld", most);
 }
@@ -100,8 +103,10 @@ static void users(struct doctor *d)
     for (size_t i = 0; i < array_len(rows); i++) {
         struct user u;
         int r = user_lookup(rows[i].name, &u);
-        snprintf(fix, sizeof fix, "useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin %s",
-                 rows[i].name);
+        snprintf(
+            fix, sizeof fix,
+            "useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin %s",
+            rows[i].name);
         if (r == -ENOENT)
             doctor_bad(d, rows[i].key, FINDING_MISSING, "quicksandd does not start", fix, "there is no user '%s'", rows[i].name);
         else if (r < 0)

@@ -39,7 +39,9 @@ static void explain(const char *kind, int error, char *fix, size_t size)
     if (error == -ENOSPC || most(kind) == 0)
         snprintf(fix, size, "sysctl -w user.max_%s_namespaces=100000", kind);
     else if (error == -EPERM)
-        snprintf(fix, size, "run quicksandd outside of a container, or in one with CAP_SYS_ADMIN and no filter of unshare and clone3");
+        snprintf(
+            fix, size,
+            "run quicksandd outside of a container, or in one with CAP_SYS_ADMIN and no filter of unshare and clone3");
     else
         snprintf(fix, size, "boot a kernel with namespaces of every kind (Debian's own have them)");
 }

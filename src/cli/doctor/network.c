@@ -185,7 +185,8 @@ void doctor_check_rules(struct doctor *d)
     if (r == 0)
         doctor_ok(d, "packet_rules", "nf_tables with tproxy");
     else if (geteuid() != 0)
-        doctor_bad(d, "packet_rules", FINDING_DEGRADED, "cannot be tried without root", "sudo quicksand doctor", "%s", strerror(-r));
+        doctor_bad(d, "packet_rules", FINDING_DEGRADED, "cannot be tried without root",
+                   "sudo quicksand doctor", "%s", strerror(-r));
     else
         doctor_bad(d, "packet_rules", FINDING_DEGRADED, "sandboxes have loopback alone, and no way out",
                    doctor_has_module("nft_tproxy") ? "modprobe -a nf_tables nft_tproxy"
@@ -240,9 +241,12 @@ static void port(struct doctor *d, const char *key, const char *address)
     } else if (r == -EADDRINUSE && d->daemon != NULL) {
         doctor_ok(d, key, "%s, taken by the daemon that runs", address);
     } else {
-        snprintf(fix, sizeof fix, r == -EADDRINUSE ? "ss -ltnp 'sport = :%s' names the program; end it, or set %s to another address"
-                                                   : "set %2$s to an address of this host (port %1$s)",
-                 strrchr(address, ':') + (strrchr(address, ':') != NULL), key);
+        snprintf(
+            fix, sizeof fix,
+            r == -EADDRINUSE
+                ? "ss -ltnp 'sport = :%s' names the program; end it, or set %s to another address"
+                : "set %2$s to an address of this host (port %1$s)",
+            strrchr(address, ':') + (strrchr(address, ':') != NULL), key);
         doctor_bad(d, key, FINDING_MISSING, "the daemon cannot listen", fix, "%s: %s", address, strerror(-r));
     }
 }

@@ -293,7 +293,8 @@ static int check_trigger(const struct df_instruction *in, size_t column, struct 
     while (k < array_len(keywords) && (strlen(keywords[k].name) != n || strncasecmp(in->text, keywords[k].name, n) != 0))
         k++;
     if (k == array_len(keywords))
-        return err_set(e, ERR_INVALID, "line %d, column %zu: there is no instruction '%.*s'", in->line, column + 1, n < 40 ? (int)n : 40, in->text);
+        return err_set(e, ERR_INVALID, "line %d, column %zu: there is no instruction '%.*s'",
+                       in->line, column + 1, n < 40 ? (int)n : 40, in->text);
     if (keywords[k].kind == DF_ONBUILD || keywords[k].kind == DF_FROM || keywords[k].kind == DF_MAINTAINER)
         return err_set(e, ERR_INVALID, "line %d, column %zu: %s cannot follow ONBUILD", in->line, column + 1, keywords[k].name);
     return 0;
@@ -316,7 +317,8 @@ static int read_instruction(struct reader *r, const char *line, int number, stru
         return -1;
     in->text = mem_strdup(rest);
     if (*rest == '\0' && !(in->kind == DF_CMD || in->kind == DF_ENTRYPOINT))
-        return err_set(e, ERR_INVALID, "line %d, column %zu: %s needs something behind it", number, strlen(line) + 1, df_name(in->kind));
+        return err_set(e, ERR_INVALID, "line %d, column %zu: %s needs something behind it", number,
+                       strlen(line) + 1, df_name(in->kind));
     if (in->kind == DF_ONBUILD && check_trigger(in, (size_t)(rest - line), e) < 0)
         return -1;
     if (keywords[k].has_json)

@@ -36,7 +36,7 @@ static size_t name_len(const char *p)
 
 static int expand_until(struct lexer *l, char stop, struct buf *out);
 
-/* --- patterns of ${x#pattern} ------------------------------------------------------------------------------------------------- */
+/* --- patterns of ${x#pattern} ----------------------------------------------------------------- */
 
 /* Without recursion: of several '*' only the last one has to try again. */
 static bool matches(struct lexer *l, const char *p, const char *s, size_t n)
@@ -161,7 +161,10 @@ static int apply(struct lexer *l, char op, bool colon, bool twice, const char *n
             replace_pattern(l, value, word, with, twice, out);
         break;
     }
-    return l->work >= 0 ? 0 : err_set(l->e, ERR_TOO_LARGE, "the pattern of '${%.*s' takes more than %d steps", n < 40 ? (int)n : 40, name, WORK_MAX);
+    return l->work >= 0
+               ? 0
+               : err_set(l->e, ERR_TOO_LARGE, "the pattern of '${%.*s' takes more than %d steps",
+                         n < 40 ? (int)n : 40, name, WORK_MAX);
 }
 
 static int braces(struct lexer *l, struct buf *out)
@@ -222,7 +225,7 @@ static int dollar(struct lexer *l, struct buf *out)
     return 0;
 }
 
-/* --- quotes ------------------------------------------------------------------------------------------------------------------ */
+/* --- quotes ----------------------------------------------------------------------------------- */
 
 static int single_quoted(struct lexer *l, struct buf *out)
 {

@@ -1,8 +1,8 @@
 /*
  * tcp.c - queries of a sandbox that come by TCP
  *
- * For answers that no datagram takes, and for clients that like it better. Several queries may be under way on a connection; who does not
- * read the answers, or is silent, is cut off.
+ * For answers that no datagram takes, and for clients that like it better. Several queries may be under way on a connection;
+ * who does not read the answers, or is silent, is cut off.
  */
 #include <errno.h>
 #include <string.h>

@@ -46,8 +46,8 @@ struct dns_reply {
 /* DNS_NOERROR, or the code to answer with; -1: nothing to answer to (no query, or not even a header). */
 int dns_parse(const uint8_t *p, size_t n, struct dns_query *ret);
 /*
- * The answer's length, at most `room` (of DNS_DATAGRAM_MAX to DNS_ANSWER_MAX). Addresses of the other family than was asked for are left
- * out; where one does not fit, the answer says that there is more.
+ * The answer's length, at most `room` (of DNS_DATAGRAM_MAX to DNS_ANSWER_MAX). Addresses of the other family than was asked
+ * for are left out; where one does not fit, the answer says that there is more.
  */
 size_t dns_answer(const struct dns_query *q, const struct dns_reply *r, size_t room, uint8_t out[DNS_ANSWER_MAX]);
 

@@ -55,8 +55,8 @@ static bool has_lower_case(const char *method)
 }
 
 /*
- * Servers are asked in the form that all of them know, with the path that was judged. Several slashes at its begin would be one in
- * front of a host for some of them.
+ * Servers are asked in the form that all of them know, with the path that was judged. Several slashes at its begin would be
+ * one in front of a host for some of them.
  */
 static void set_origin_form(struct request *r)
 {
@@ -135,7 +135,9 @@ static bool may_override(struct flow *f, const struct request *r, const struct a
             other.method[k] = (char)toupper((unsigned char)value[k]);
         if (!ask(f, &other, &v, &reason)) {
             ret->rule = v.rule;
-            refuse(ret, 403, reason, "the network policy of this sandbox does not allow the method that a field of the request names");
+            refuse(
+                ret, 403, reason,
+                "the network policy of this sandbox does not allow the method that a field of the request names");
             return false;
         }
     }

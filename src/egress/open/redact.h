@@ -1,9 +1,10 @@
 /*
  * redact.h - blackens words in a stream of bytes, also where they are cut in two
  *
- * Each byte of a word becomes '*', so lengths stay what they were. What may be the begin of a word waits for more, but over a pause
- * only if it is the first half of one and REDACT_HINT bytes: who can have bytes of its own sent back would otherwise learn from what
- * waits whether they begin a word, one byte after the other. So of a word that comes in pieces less than that may be seen.
+ * Each byte of a word becomes '*', so lengths stay what they were. What may be the begin of a word waits for more, but over
+ * a pause only if it is the first half of one and REDACT_HINT bytes: who can have bytes of its own sent back would otherwise
+ * learn from what waits whether they begin a word, one byte after the other. So of a word that comes in pieces less than
+ * that may be seen.
  */
 #ifndef QS_EGRESS_OPEN_REDACT_H
 #define QS_EGRESS_OPEN_REDACT_H

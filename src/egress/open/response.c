@@ -205,7 +205,8 @@ static void pause_words(struct response *r, struct buf *out)
     bool as_chunk = r->state == RESPONSE_SIZE || r->state == RESPONSE_CHUNK || r->state == RESPONSE_CHUNK_END;
     auto_buf body = {0};
 
-    if (r->words == NULL || (!as_chunk && r->state != RESPONSE_LENGTH && r->state != RESPONSE_TO_EOF && r->state != RESPONSE_OPAQUE))
+    if (r->words == NULL || (!as_chunk && r->state != RESPONSE_LENGTH &&
+                             r->state != RESPONSE_TO_EOF && r->state != RESPONSE_OPAQUE))
         return;
     buf_init(&body, SIZE_MAX / 2);
     redact_pause(r->words, &body);

@@ -1,9 +1,9 @@
 /*
  * flow.c - datagrams that leave, and their answers
  *
- * A flow is one pair of ends: what the first datagram of it was allowed, the others are too, until it has been idle or the policy changes.
- * Outside it is a connected socket, so that nobody but whom the sandbox spoke to can answer. What may not leave is refused like by a host
- * where nobody listens.
+ * A flow is one pair of ends: what the first datagram of it was allowed, the others are too, until it has been idle or the
+ * policy changes. Outside it is a connected socket, so that nobody but whom the sandbox spoke to can answer. What may not
+ * leave is refused like by a host where nobody listens.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -123,8 +123,8 @@ static struct udp_flows *table(struct box *b)
 }
 
 /*
- * An address says nothing of its name: it counts as every one for which the resolver of this sandbox gave it. Of what the policy says about
- * each of them, and about the address alone, the first rule decides, as ever.
+ * An address says nothing of its name: it counts as every one for which the resolver of this sandbox gave it. Of what the
+ * policy says about each of them, and about the address alone, the first rule decides, as ever.
  */
 static bool may_leave(const struct box *b, const struct udp_ends *e, struct policy_verdict *ret, char *ret_name,
                       enum egress_reason *ret_reason)

@@ -309,8 +309,8 @@ static int commit(struct writing *w, struct fs_error *e)
 }
 
 /*
- * A secret is to be where it was said, and nowhere else: no link leads it to another name, no other name has it. The mark goes with the file
- * wherever it is moved to, so that no layer keeps it. Of a file system without marks no layer is made.
+ * A secret is to be where it was said, and nowhere else: no link leads it to another name, no other name has it. The mark
+ * goes with the file wherever it is moved to, so that no layer keeps it. Of a file system without marks no layer is made.
  */
 static int make_room(const char *path, struct fs_error *e)
 {

@@ -137,8 +137,8 @@ static int claim(const struct cg *g, const char *owner, struct err *e)
 
 /*
  * All sandboxes and what serves them are one group of the host: with the weight of one, a single busy sandbox would use up
- * what the others need when the host has other work. Within it, however many threads a sandbox has, what serves the others gets its
- * turn. Where this cannot be set they are only slower.
+ * what the others need when the host has other work. Within it, however many threads a sandbox has, what serves the others
+ * gets its turn. Where this cannot be set they are only slower.
  */
 static void weigh(const struct cg *g)
 {

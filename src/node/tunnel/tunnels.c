@@ -286,8 +286,9 @@ const struct tunnel *tunnel_next(const struct node *n, const char *sandbox, cons
 
 static json_t *to_json(const struct tunnel *t)
 {
-    json_t *o = json_pack("{s:s, s:i, s:b, s:b, s:s, s:i, s:i}", "sandbox", t->sandbox, "port", (int)t->port, "h2", t->h2, "raw", t->raw,
-                          "host", t->host, "tls_port", t->tls_port != NULL ? (int)t->tls_port->number : 0, "raw_port",
+    json_t *o = json_pack("{s:s, s:i, s:b, s:b, s:s, s:i, s:i}", "sandbox", t->sandbox, "port",
+                          (int)t->port, "h2", t->h2, "raw", t->raw, "host", t->host, "tls_port",
+                          t->tls_port != NULL ? (int)t->tls_port->number : 0, "raw_port",
                           t->raw_port != NULL ? (int)t->raw_port->number : 0);
 
     allow_to_json(&t->allow, o);

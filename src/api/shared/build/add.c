@@ -1,7 +1,8 @@
 /*
  * add.c - sources of ADD that are URLs: fetched by the image role under the build's network policy, each into a layer
  *
- * copy.c copies out of those layers. A file with a checksum is fetched once; of another the server is asked whether it has changed.
+ * copy.c copies out of those layers. A file with a checksum is fetched once; of another the server is asked whether it has
+ * changed.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 
 #define MORE_MS 60000                   /* than the fetching itself may take */
 
-/* --- what is one ---------------------------------------------------------------------------------------------------------------- */
+/* --- what is one ------------------------------------------------------------------------------ */
 
 static bool begins(const char *word, const char *with)
 {
@@ -49,11 +50,11 @@ static int fail_at(const struct df_instruction *in, const char *word, struct err
 
     if (at == NULL)
         return df_fail(in, e, "'%.100s': %s", word, what);
-    return err_set(e, ERR_INVALID, "line %d, column %zu: %s: '%.100s': %s", in->line, (size_t)(at - in->source) + 1, df_name(in->kind), word,
-                   what);
+    return err_set(e, ERR_INVALID, "line %d, column %zu: %s: '%.100s': %s", in->line,
+                   (size_t)(at - in->source) + 1, df_name(in->kind), word, what);
 }
 
-/* --- names ---------------------------------------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 static int digit(char c)
 {
@@ -98,7 +99,7 @@ char *build_url_item(const char *name)
     return out;
 }
 
-/* --- the request ---------------------------------------------------------------------------------------------------------------- */
+/* --- the request ------------------------------------------------------------------------------ */
 
 struct fetch {
     struct build *build;
@@ -190,8 +191,8 @@ static int send(struct fetch *f, struct err *e)
     rq.timeout_s = (uint32_t)(b->step_timeout_ms / 1000 > 0 ? b->step_timeout_ms / 1000 : 1);
     rq.policy = network.policy;
     b->fetch = f;
-    b->call = node_unary(b->core, "ImageFetch", &rq.base, &quicksand__node__layer__descriptor, (uint64_t)b->step_timeout_ms + MORE_MS, false,
-                         on_fetched, f);
+    b->call = node_unary(b->core, "ImageFetch", &rq.base, &quicksand__node__layer__descriptor,
+                         (uint64_t)b->step_timeout_ms + MORE_MS, false, on_fetched, f);
     return 1;
 }
 
@@ -270,7 +271,9 @@ int build_fetch_urls(struct build *b, const struct df_instruction *in, const jso
     for (size_t i = 0; i < n; i++)
         nurls += build_is_url(json_string_value(json_array_get(words, i)));
     if (checksum != NULL && (n > 1 || nurls == 0))
-        return df_fail(in, e, nurls == 0 ? "--checksum is for a file of http:// or https://" : "--checksum is for one source alone");
+        return df_fail(in, e,
+                       nurls == 0 ? "--checksum is for a file of http:// or https://"
+                                  : "--checksum is for one source alone");
     for (size_t i = 0; i < n; i++) {
         const char *word = json_string_value(json_array_get(words, i));
         if (!build_is_url(word))

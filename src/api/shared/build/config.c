@@ -15,7 +15,11 @@ int build_charge(struct build *b, uint64_t n, struct err *e)
 {
     b->text_bytes += n;
     return b->text_bytes <= TEXT_BYTES_MAX
-               ? 0 : err_set(e, ERR_TOO_LARGE, "variables, labels and ports of the build have more than %u bytes in all its stages", TEXT_BYTES_MAX);
+               ? 0
+               : err_set(
+                     e, ERR_TOO_LARGE,
+                     "variables, labels and ports of the build have more than %u bytes in all its stages",
+                     TEXT_BYTES_MAX);
 }
 
 static json_t *member(json_t *o, const char *key, bool is_array)
@@ -189,7 +193,12 @@ static int stop_signal(struct build *b, const struct df_instruction *in, struct 
     if (text_field(b, in, "StopSignal", e) < 0)
         return -1;
     const char *text = json_string_value(json_object_get(build_stage(b)->config, "StopSignal"));
-    return signal_parse(text) > 0 ? 0 : df_fail(in, e, "'%.40s' is no signal: it is a name such as SIGTERM or a number from 1 to %d", text, SIGNAL_MAX);
+    return signal_parse(text) > 0
+               ? 0
+               : df_fail(
+                     in, e,
+                     "'%.40s' is no signal: it is a name such as SIGTERM or a number from 1 to %d",
+                     text, SIGNAL_MAX);
 }
 
 static int shell(struct stage *s, const struct df_instruction *in, struct err *e)

@@ -262,13 +262,16 @@ static int read_bool(const struct df_instruction *in, const char *name, bool *re
     const char *value = df_flag(in, name);
 
     *ret = value != NULL && (*value == '\0' || strcmp(value, "true") == 0);
-    return value == NULL || *ret || strcmp(value, "false") == 0 ? 0 : df_fail(in, e, "--%s is true or false, not '%.40s'", name, value);
+    return value == NULL || *ret || strcmp(value, "false") == 0
+               ? 0
+               : df_fail(in, e, "--%s is true or false, not '%.40s'", name, value);
 }
 
 static int read_target(struct build *b, const struct df_instruction *in, const json_t *words, struct target *ret, struct err *e)
 {
     size_t nwords = json_array_size(words);
-    const char *dest = json_string_value(json_array_get(words, nwords - 1)), *chmod = df_flag(in, "chmod"), *chown = df_flag(in, "chown");
+    const char *dest = json_string_value(json_array_get(words, nwords - 1)),
+               *chmod = df_flag(in, "chmod"), *chown = df_flag(in, "chown");
     auto_free char *mode = chmod != NULL ? build_expand(b, chmod, e) : mem_strdup("");
     size_t n = strlen(dest);
 
@@ -276,7 +279,8 @@ static int read_target(struct build *b, const struct df_instruction *in, const j
     ret->path = build_path(build_stage(b), dest);
     ret->owner = chown != NULL ? build_expand(b, chown, e) : mem_strdup("");
     ret->is_dir = dest[n - 1] == '/' || strcmp(dest, ".") == 0 || (n > 1 && strcmp(dest + n - 2, "/.") == 0) || nwords > 2;
-    if (mode == NULL || ret->owner == NULL || read_exclude(b, in, &ret->exclude, e) < 0 || read_bool(in, "parents", &ret->parents, e) < 0)
+    if (mode == NULL || ret->owner == NULL || read_exclude(b, in, &ret->exclude, e) < 0 ||
+        read_bool(in, "parents", &ret->parents, e) < 0)
         return -1;
     return chmod != NULL ? octal(in, mode, &ret->mode, e) : 0;
 }

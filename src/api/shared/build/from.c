@@ -154,7 +154,8 @@ static int fetch(struct build *b, const char *from, struct err *e)
     if (*name == '\0' || build_find_stage(b, name, true) != NULL || json_object_get(b->bases, name) != NULL ||
         image_get(b->core, name, &row, &ignored) == 0 || id_is(name, "im-"))
         return 0;
-    /* The password is for the registry of FROM, and no other one is to see it; what was given by registries is not shown to a wrong one. */
+    /* The password is for the registry of FROM, and no other one is to see it; what was given by registries is not shown to
+     * a wrong one. */
     const struct registry_auth by_registry = {.auths = b->auth.auths};
     const struct image_pull_spec spec = {.ref = name, .auth = &by_registry};
     operation_log(b->operation, "pulling %s", name);

@@ -2,7 +2,8 @@
  * recover.c - what builds of an earlier process left: sandboxes and image rows of their steps
  *
  * Their operations are failed already and say so (core/operation.c). Results of steps that had ended are known under
- * their keys, so the same build goes on where the other broke off. Layers that nothing names go when they are old (core/image_gc.c).
+ * their keys, so the same build goes on where the other broke off. Layers that nothing names go when they are old
+ * (core/image_gc.c).
  */
 #include <stdio.h>
 #include <string.h>

@@ -262,7 +262,11 @@ static void on_written(void *ctx, const ProtobufCMessage *reply, const struct er
         return;
     }
     if (e == NULL && (x->state == EXEC_FAILED || x->code != 0))
-        e = (err_set(&local, ERR_CONFLICT, "the file of a secret cannot be written where it is to be: there is a directory of that name, or no file may be made there"), &local);
+        e = (err_set(
+                 &local, ERR_CONFLICT,
+                 "the file of a secret cannot be written where it is to be: there is a directory of that "
+                 "name, or no file may be made there"),
+             &local);
     stdin_pump_free(r->pump);
     r->pump = NULL;
     if (e != NULL)
@@ -295,8 +299,10 @@ static char *secrets_text(const struct run *r)
         if (m->type != MOUNT_SECRET || !m->is_made)
             continue;
         auto_free char *path = mem_printf("/%s", m->path), *mode = mem_printf("%04o", (unsigned)m->mode);
-        (void)json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:s, s:s, s:I, s:I}", "op", "write", "secret", true, "path", path, "text",
-                                                    m->secret, "mode", mode, "uid", (json_int_t)m->uid, "gid", (json_int_t)m->gid));
+        (void)json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:s, s:s, s:I, s:I}", "op",
+                                                    "write", "secret", true, "path", path, "text",
+                                                    m->secret, "mode", mode, "uid",
+                                                    (json_int_t)m->uid, "gid", (json_int_t)m->gid));
     }
     return js_text(list, false);
 }
