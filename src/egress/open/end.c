@@ -199,6 +199,17 @@ static ssize_t read_plain(struct end *d, void *p, size_t n)
     return r;
 }
 
+/* Records that are here already: they go on together. What ends or breaks the connection is met again by the next read. */
+static size_t read_more(struct end *d, uint8_t *p, size_t n)
+{
+    size_t all = 0, got;
+
+    while (all < n && BIO_pending(SSL_get_rbio(d->ssl)) > 0 && SSL_read_ex(d->ssl, p + all, n - all, &got) == 1)
+        all += got;
+    ERR_clear_error();
+    return all;
+}
+
 ssize_t end_read(struct end *d, void *p, size_t n)
 {
     size_t got;
@@ -208,7 +219,7 @@ ssize_t end_read(struct end *d, void *p, size_t n)
     for (int feeds = 0;; feeds++) {
         ERR_clear_error();
         if (SSL_read_ex(d->ssl, p, n, &got) == 1)
-            return (ssize_t)got;
+            return (ssize_t)(got + read_more(d, (uint8_t *)p + got, n - got));
         int why = SSL_get_error(d->ssl, 0);
         take_from_tls(d);       /* an answer to a change of keys */
         if (why == SSL_ERROR_ZERO_RETURN) {
