@@ -201,7 +201,7 @@ def test_logs_of_a_failure():
 def test_joining_again_repeats_nothing():
     """The stream is taken up after a line: only what comes later is sent, and the result."""
     client = modal.Client.from_env()
-    img = image.run_commands("for i in 1 2 3 4 5; do echo line $i; done", f"echo {unique('x')}")
+    img = image.run_commands(f"for i in 1 2 3 4 5; do echo line $i; done; echo {unique('x')}")    # a step that is known prints nothing
     img.build(app)
 
     def join(entry):
